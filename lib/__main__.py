@@ -211,7 +211,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
                 grids[path] = notebook.list_grid_rows_by_variable(
-                    path, values, include_recorded_rows=False
+                    path, values, include_lookup_only_rows=False
                 )
             except Refused as error:
                 absent[path] = error

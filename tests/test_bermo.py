@@ -285,7 +285,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         )
         plainly = count_parameters(model)["parameters"]
         mixed = apply_surgery(model, Mix(**spec.args["mix"]).surgery_operation, seed=0)
-        masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
+        masked = pruning.PruningMasks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
     number = sum(mask.scores.numel() for *_, mask in masked.places)
     assert number == sum(scores.numel() for scores in masked.scores) == 84_934_656

@@ -340,7 +340,7 @@ def test_no_effect_of_a_ratio_is_one():
     text = "variance ratio :: a over b <= value 1"
     assert told(0.8, 1.5, text, printed=0.5).verdict_word == NO_EFFECT
     assert told(0.5, 1.5, text, printed=0.5).verdict_word == NOISY
-    assert told(0.8, 1.5, text, printed=1.0).tested_effect is None
+    assert told(0.8, 1.5, text, printed=1.0).reference_effect is None
     assert told(0.8, 1.6, text, printed=0.5).measured_effect_text == "1.2 [0.80, 1.6]"
 
 
@@ -1142,9 +1142,9 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     assert [*source.group_cells_by_seeds(line, "mini")] == [
         lists.list_planned_seeds("G7")
     ]
-    assert source.is_counted_under_other_claims(
+    assert source.has_only_repeated_comparisons(
         "G28"
-    ) and not source.is_counted_under_other_claims("G7")
+    ) and not source.has_only_repeated_comparisons("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judge_claims(["G28"], store)["G28"].results:
         assert r.same_as == "G7" and r.planned == len(lists.list_planned_seeds("G7"))

@@ -120,7 +120,7 @@ def test_toy_asks_for_float32_everywhere(anywhere):
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameter_declarations(path):
             rows = notebook.list_grid_rows_by_variable(
-                path, {"profile": "toy"}, include_recorded_rows=False
+                path, {"profile": "toy"}, include_lookup_only_rows=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
             for spec in specs | find_transitive_input_specs(specs):
@@ -190,7 +190,10 @@ def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store)
         not store.list_missing_specs([spec])
         and store.look_up_state(spec)["run"].name == spec.float32_spec.name
     )
-    assert list(store.list_missing_specs([spec], ignore_float32_runs=True))[-1] == spec
+    assert (
+        list(store.list_missing_specs([spec], forbid_float32_replacement=True))[-1]
+        == spec
+    )
 
 
 def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
@@ -245,7 +248,7 @@ def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [third, fourth]
     assert third in store.list_missing_specs(
         evidence.list_claim_specs_in_run_order([claim], store),
-        ignore_float32_runs=True,
+        forbid_float32_replacement=True,
     )
     done(store, fourth.float32_spec)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [
@@ -306,7 +309,7 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
     (pair,) = compare.pair_rows([ours], [theirs], COLUMNS)
     assert pair.dtype == "float32"
-    rows = compare.unify_dtypes_of_compared_runs([ours, theirs])
+    rows = compare.substitute_float32_for_mixed_dtypes([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
     assert compare.describe_comparison_counts_by_dtype(rows) == []
 

@@ -491,12 +491,12 @@ def test_the_interval_of_tau_covers():
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "fit_region_classifiers", lambda *args: [])
+    monkeypatch.setattr(samplers, "fit_promising_network_classifiers", lambda *args: [])
 
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())
 
-    monkeypatch.setattr(samplers, "sample_candidate_in_region", follow)
+    monkeypatch.setattr(samplers, "sample_unevaluated_candidate", follow)
     options = search.make_search_settings("paper", "stage1")
     assert options.method == "cascade"
     samplers.propose_candidate(None, [], options, None)

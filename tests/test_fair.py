@@ -41,7 +41,7 @@ def official():
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
     return notebook.list_grid_rows_by_variable(
-        path, {"profile": "mini"} | values, include_recorded_rows=False
+        path, {"profile": "mini"} | values, include_lookup_only_rows=False
     )["grid"]
 
 
@@ -290,7 +290,7 @@ def test_distillations_are_the_runs_behind_students():
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
-    spec = ghostbert.named_model_spec("mini", "SST-2", 3, "Ghost")
+    spec = ghostbert.model_variant_spec("mini", "SST-2", 3, "Ghost")
     many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2)]
     shown = {}
 

@@ -40,7 +40,7 @@ def test_what_a_page_leaves_out_is_made_for_a_reader_who_names_a_seed(page):
     for label, values in AWAY[page].items():
         left, every = labels(page, label), labels(page, label, seeds=[0])
         assert left == every - {*values} and left and {*values} <= every
-    assert planned.read_omitted_values_by_label("mini", page) == {}
+    assert planned.read_skipped_run_label_values("mini", page) == {}
 
 
 def test_a_reader_who_names_a_row_has_it():
@@ -71,7 +71,9 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     names += ["bermo_01_summary"]
     paths = [notebook.find_notebook_path(name) for name in names]
     made = {
-        path: notebook.list_grid_rows_by_variable(path, {}, include_recorded_rows=False)
+        path: notebook.list_grid_rows_by_variable(
+            path, {}, include_lookup_only_rows=False
+        )
         for path in paths
     }
     report = Report("toy", {}, made, {}, Store(tmp_path / "runs", tmp_path / "records"))

@@ -38,7 +38,8 @@ FACTS = {
 # made.
 NAMES = [
     r"\d+/12",  # widths and shares of FLOPs
-    r"(?:10|30|40) % (?:of (?:the FLOPs|its weights)|NAS|on SST-2|IMP)|[Aa]t 30 %|to 10 %|at 10 %",
+    r"(?:10|30|40) % (?:of (?:the FLOPs|its weights)|NAS|on SST-2|IMP)",
+    r"At 30 %:|, 30 %[:,]|to 10 %|at 10 %",
     r"95 %",
     r"Table 1\b",
     r"STS-B|SST-2|BERT-base|all-MiniLM-L6-v2",

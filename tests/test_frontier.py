@@ -59,7 +59,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
     rows = {row["model"]: row["spec"] for row in grid()}
     table = [
-        ghostbert.named_model_spec("toy", "CoLA", 3, model).with_seed(0)
+        ghostbert.model_variant_spec("toy", "CoLA", 3, model).with_seed(0)
         for model in ghostbert.MODELS
     ]
     assert [rows["Width"], rows["GhostBERT"]] == table

@@ -9,9 +9,9 @@ import pytest
 from lib.papers.nas_pruning import control as gates
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.control import (
-    Control,
+    GateController,
+    compute_cost_gradient_sign,
     compute_target_cost_ratio,
-    find_sign_of_cost_loss,
     sigmoid,
 )
 from lib.papers.nas_pruning.options import Gates
@@ -31,7 +31,7 @@ def control(options=PLAIN, shape=TINY4, seed=0):
     cost = gates.make_encoder_flops_function(
         shape.hidden, shape.hidden // shape.heads, [whole] * shape.layers
     )
-    return Control(options, sizes, cost, seed)
+    return GateController(options, sizes, cost, seed)
 
 
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
@@ -53,7 +53,7 @@ def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
     "actual, sign", [(0.989, -1), (0.9901, 0), (1.0, 0), (1.0099, 0), (1.011, 1)]
 )
 def test_cost_loss_has_a_band(actual, sign):
-    assert find_sign_of_cost_loss(actual, 1.0, 0.01) == sign
+    assert compute_cost_gradient_sign(actual, 1.0, 0.01) == sign
 
 
 def test_costs_are_those_of_the_report():
@@ -74,10 +74,12 @@ def test_costs_are_those_of_the_report():
     )
 
 
-COLUMNS = Control(  # inputs times columns: the cost is linear in each sum, not in all
-    replace(PLAIN, regions=("embedding", "qkv"), ratio=0.9),
-    {(0, "embedding"): 20, (0, "qk"): 20, (0, "v"): 20},
-    gates.make_encoder_flops_function(20, 5, [{"heads": 4, "ffn": 30}]),
+COLUMNS = (
+    GateController(  # inputs times columns: the cost is linear in each sum, not in all
+        replace(PLAIN, regions=("embedding", "qkv"), ratio=0.9),
+        {(0, "embedding"): 20, (0, "qk"): 20, (0, "v"): 20},
+        gates.make_encoder_flops_function(20, 5, [{"heads": 4, "ffn": 30}]),
+    )
 )
 
 
@@ -296,7 +298,9 @@ def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
 
 
 def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer():
-    c = Control(replace(OURS, ratio=0.36), {"inputs": 10}, lambda sums: sums["inputs"])
+    c = GateController(
+        replace(OURS, ratio=0.36), {"inputs": 10}, lambda sums: sums["inputs"]
+    )
     alphas, _ = c.trim_gates_to_target_cost(np.full(10, 5.0), np.arange(10.0))
     assert c.find_active_gates(alphas).tolist() == [True] * 3 + [False] * 7
     near = np.where(np.arange(10) < 4, 5.0, -5.0)
@@ -310,7 +314,7 @@ def test_random_architectures_have_the_wanted_cost(ratio):
     c = control(replace(OURS, ratio=ratio))
     shares = []
     for seed in range(5):
-        on = gates.sample_random_gates(c.options, c.sizes, c.cost, seed)
+        on = gates.sample_gates_at_target_cost(c.options, c.sizes, c.cost, seed)
         assert (
             -0.001 < c.compute_cost_ratio_of_gates(on) / ratio - 1 <= 0
         )  # as searched ones end: within a neuron

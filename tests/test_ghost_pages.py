@@ -239,7 +239,7 @@ def test_figure_1_names_outlying_seeds_of_the_models_that_it_draws():
     ]
     frame = pd.DataFrame(lines, columns=columns)
     figure, (axis,) = plot.make_panels([""])
-    drawings.draw_score_losses(axis, frame, {})
+    drawings.draw_score_changes_by_pruning(axis, frame, {})
     told = [text.get_text() for text in axis.texts]
     assert told == [f"▼ seed 12: {plot.MINUS}30"]
     text = drawings.format_ghost_gain_summary(frame, {}, [])

@@ -7,7 +7,7 @@ from torch import nn
 
 from lib.model import backbone
 from lib.model.ghost import Convolution, PerHeadGhostedLayer
-from lib.model.int8 import Int8
+from lib.model.int8 import Int8Linear
 from lib.model.options import Ghost
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
@@ -20,12 +20,12 @@ def test_a_layer_of_whole_numbers_is_exact():
             torch.tensor([[127.0, 3, 0, -5], [-127, 1, 2, 3], [127, 0, 0, 64]])
         )
     x = torch.tensor([[[127.0, 0, -2, 9], [1, -127, 5, 0]]])
-    torch.testing.assert_close(Int8(linear)(x), linear(x), rtol=1e-6, atol=1e-4)
+    torch.testing.assert_close(Int8Linear(linear)(x), linear(x), rtol=1e-6, atol=1e-4)
 
 
 def test_the_error_is_within_half_a_step_of_both_sides():
     linear, x = nn.Linear(64, 32), torch.randn(2, 5, 64)
-    made, wanted = Int8(linear)(x), linear(x)
+    made, wanted = Int8Linear(linear)(x), linear(x)
     w, s = linear.weight.abs(), x.abs().amax(-1, keepdim=True) / 254
     bound = (
         (s + 1e-6) * w.sum(1) + x.abs().sum(-1, keepdim=True) * w.amax(1) / 254 + 1e-3
@@ -84,7 +84,7 @@ def test_ghosts_of_each_head_read_whole_numbers_exactly():
         )
     made, wanted = (
         PerHeadGhostedLayer(dense, convolution, options, None, "o")(x)
-        for dense in (Int8(linear), linear)
+        for dense in (Int8Linear(linear), linear)
     )
     torch.testing.assert_close(made, wanted, rtol=1e-6, atol=1e-3)
 
@@ -105,4 +105,6 @@ def test_it_follows_several_ghosts(tiny, sentences, tokenizer, tmp_path):
 def test_zeros_stay_zeros():
     linear = nn.Linear(4, 2)
     nn.init.zeros_(linear.weight)
-    assert torch.equal(Int8(linear)(torch.zeros(1, 4)), linear.bias.detach()[None])
+    assert torch.equal(
+        Int8Linear(linear)(torch.zeros(1, 4)), linear.bias.detach()[None]
+    )

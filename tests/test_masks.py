@@ -60,7 +60,7 @@ def attached(model, method="movement", steps=10, noise=1.0, **changes):
     """The masks of a model (lib.papers.bermo.pruning), with random scores."""
     run = SimpleNamespace(arrays={})
     run.save_arrays = lambda _, **arrays: run.arrays.update(arrays)
-    found = pruning.Masks(run, model, prune(method, **changes), steps)
+    found = pruning.PruningMasks(run, model, prune(method, **changes), steps)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for scores in found.scores:

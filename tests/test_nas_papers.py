@@ -523,11 +523,13 @@ def test_no_target_is_out_of_reach():
             shape.hidden, size, [widths] * shape.layers
         )
         if shape.heads == 12:
-            assert search.Control(
+            assert search.GateController(
                 nas.make_gate_settings(0.1), number, cost
             ).full == gated.count_masked_encoder_flops(shape)
         with pytest.raises(ValueError, match="ask for at least that"):
-            search.Control(replace(nas.make_gate_settings(), ratio=0.001), number, cost)
+            search.GateController(
+                replace(nas.make_gate_settings(), ratio=0.001), number, cost
+            )
 
 
 def test_the_settings_are_those_of_the_report(anywhere):

@@ -20,7 +20,7 @@ from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
-from lib.papers.nas_pruning.control import Control
+from lib.papers.nas_pruning.control import GateController
 from lib.papers.nas_pruning.options import Objective
 from lib.stats.cost import read_shape_of_config
 from lib.train import loop, losses
@@ -155,7 +155,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
 ):
     expected = made(store, spec.with_seed(0))
     other = Store(runs_folder=tmp_path, records_folder=tmp_path / "none")
-    calls = stop_at(monkeypatch, Control, "update_alphas", 8)
+    calls = stop_at(monkeypatch, GateController, "update_alphas", 8)
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.with_seed(0), checkpoint_interval_seconds=-1)
     run = made(other, spec.with_seed(0))
@@ -366,9 +366,7 @@ def training(teacher, **more):
 
 def parts_of(options, student, other, batch):
     """The loss of a batch, without a run."""
-    with objectives.make_hidden_state_objective(
-        training(other), student, options
-    ) as loss:
+    with objectives.build_hidden_state_loss(training(other), student, options) as loss:
         return loss(batch, None)
 
 
@@ -451,7 +449,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(output_width=classes)
     told = training(None, teacher_logits=b, task=task, training_rows=rows)
-    with objectives.make_objective(told, student, Objective(kind)) as loss:
+    with objectives.build_objective_loss(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
     if classes == 1:

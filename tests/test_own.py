@@ -550,9 +550,9 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.select_table_widths(five)
-    whole = ghostbert.named_model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs[
-        "start"
-    ]
+    whole = ghostbert.model_variant_spec(
+        four, "SST-2", ghostbert.HEADS, "Ghost"
+    ).inputs["start"]
     assert [op["op"] for op in whole.args["surgery"]] == ["ghost"]  # nothing is cut
 
 

@@ -181,7 +181,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = grids.find_profile_settings("paper").numerics
     training = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
-    with distilling.build_distillation_objective(
+    with distilling.build_distillation_loss(
         training, student, teacher, Distil()
     ) as loss:
 

@@ -101,7 +101,9 @@ def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
-        samplers.fit_region_classifiers(SPACE, history[:count], METHODS["cascade"])
+        samplers.fit_promising_network_classifiers(
+            SPACE, history[:count], METHODS["cascade"]
+        )
     assert seen == [12, 12, 22, 22, 42]  # none with fewer than the initial ones
 
 
@@ -110,7 +112,7 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
         lambda f: f[:, 0] == 3,
         lambda f: f[:, 0] == 5,
     ]  # two ids of the first layer at once
-    net = samplers.sample_candidate_in_region(
+    net = samplers.sample_unevaluated_candidate(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
     assert find_size_index(net.layers[0]) == 3
@@ -190,7 +192,7 @@ def test_a_cascade_learns_that_failures_are_worse_than_negative_scores(monkeypat
     )
     history = evaluations(12, lambda net: -0.1)
     history[3] = replace(history[3], score=0.0, failed="diverged")
-    samplers.fit_region_classifiers(SPACE, history, METHODS["cascade"])
+    samplers.fit_promising_network_classifiers(SPACE, history, METHODS["cascade"])
     assert np.argmin(seen[0]) == 3 and seen[0].count(-0.1) == 11
 
 

@@ -13,8 +13,8 @@ from lib.papers.bermo.options import Prune
 from lib.papers.bermo.schedules import (
     Ramp,
     compute_next_penalty_weight,
+    compute_normalised_mask_score_target,
     compute_penalty_weight,
-    compute_relative_target_mask_score,
     plan_threshold_ramp,
 )
 from lib.train.loop import compute_learning_rate_factor
@@ -138,7 +138,8 @@ def test_options_that_cannot_be(change, message):
 
 def test_the_course_of_the_deciding_score_comes_to_rest():
     assert [
-        compute_relative_target_mask_score(step, 10, 30) for step in (0, 10, 15, 25, 30)
+        compute_normalised_mask_score_target(step, 10, 30)
+        for step in (0, 10, 15, 25, 30)
     ] == [
         1.0,
         1.0,
@@ -172,7 +173,7 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
         if step % schedules.EVERY == 0 and step > ramp.first:
-            error = (score - cut) / -cut - compute_relative_target_mask_score(
+            error = (score - cut) / -cut - compute_normalised_mask_score_target(
                 step, ramp.first, 400
             )
             weight, before = (

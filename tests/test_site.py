@@ -125,7 +125,7 @@ def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn
     row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "task": ""}
     row |= {"counts": "", "shown": "x", "interest": "", "word": "agrees"}
     row |= dict(zip(("low", "estimate", "high"), map(str, ours), strict=True))
-    bar = front.compute_bar_positions(
+    bar = front.compute_effect_bar_positions(
         row | {"no_effect": str(null), "printed": str(printed)}
     )
     assert (bar["low"], bar["mean"], bar["low"] + bar["width"]) == drawn

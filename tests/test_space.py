@@ -14,12 +14,12 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search import grow as grown
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.grow import (
+    convert_to_prefix_notation,
     find_end_of_subtree,
-    list_prefix_tokens,
     mutate_formula,
-    mutate_prefix_tokens,
-    parse_prefix_tokens,
-    parse_valid_prefix_tokens,
+    mutate_prefix_notation,
+    parse_prefix_notation,
+    parse_prefix_notation_if_valid,
 )
 from lib.papers.efficientbert.search.language import parse_and_check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
@@ -138,8 +138,10 @@ def test_stage_2_keeps_ids_and_looks_at_no_window():
 @pytest.mark.parametrize("name", ["Search Stage 2", "EfficientBERT"])
 def test_prefix_lists_read_back(name):
     for layer in NETS[name].layers:
-        assert parse_prefix_tokens(list_prefix_tokens(layer.tree)) == layer.tree
-    assert list_prefix_tokens(language.parse_feed_forward_formula(BERT)) == [
+        assert (
+            parse_prefix_notation(convert_to_prefix_notation(layer.tree)) == layer.tree
+        )
+    assert convert_to_prefix_notation(language.parse_feed_forward_formula(BERT)) == [
         "linear",
         "gelu",
         "linear",
@@ -155,28 +157,28 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     code."""
     roll, seed, tries = (
         dice(3),
-        list_prefix_tokens(language.parse_feed_forward_formula(BERT)),
+        convert_to_prefix_notation(language.parse_feed_forward_formula(BERT)),
         40_000,
     )
-    changed = (mutate_prefix_tokens(seed, linears, roll) for _ in range(tries))
-    found = [tokens for tokens in changed if parse_valid_prefix_tokens(tokens)]
+    changed = (mutate_prefix_notation(seed, linears, roll) for _ in range(tries))
+    found = [tokens for tokens in changed if parse_prefix_notation_if_valid(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
-        parse_and_check_formula(parse_prefix_tokens(tokens))
+        parse_and_check_formula(parse_prefix_notation(tokens))
 
 
 def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     """Every result reads to its end, whatever it is; the seed list is left alone."""
     roll, seed = (
         dice(0),
-        list_prefix_tokens(
+        convert_to_prefix_notation(
             language.parse_feed_forward_formula("tanh(W2 max(W1 x, x))")
         ),
     )
     before = list(seed)
     for _ in range(2000):
-        tokens = mutate_prefix_tokens(seed, 4, roll)
+        tokens = mutate_prefix_notation(seed, 4, roll)
         assert find_end_of_subtree(tokens, 0) == len(tokens)
     assert seed == before
 
@@ -195,16 +197,18 @@ def test_trees_are_three_to_seven_high(monkeypatch):
     ):
         assert (
             bool(
-                parse_valid_prefix_tokens(
-                    list_prefix_tokens(language.parse_feed_forward_formula(text))
+                parse_prefix_notation_if_valid(
+                    convert_to_prefix_notation(
+                        language.parse_feed_forward_formula(text)
+                    )
                 )
             )
             == there
         )
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert parse_valid_prefix_tokens(
-                list_prefix_tokens(language.parse_feed_forward_formula(text))
+            assert parse_prefix_notation_if_valid(
+                convert_to_prefix_notation(language.parse_feed_forward_formula(text))
             )
 
 
@@ -352,8 +356,8 @@ def test_an_unknown_stage_is_refused():
 )
 def test_other_lists_are_no_formula(tokens):
     assert (
-        parse_prefix_tokens(tokens) is None
-        and parse_valid_prefix_tokens(tokens) is None
+        parse_prefix_notation(tokens) is None
+        and parse_prefix_notation_if_valid(tokens) is None
     )
 
 
@@ -363,10 +367,10 @@ def test_ends_of_parts():
 
 
 def test_width_errors_are_no_formula():
-    tokens = list_prefix_tokens(
+    tokens = convert_to_prefix_notation(
         language.parse_feed_forward_formula("W1 x + W2 gelu(x)")
     )
-    assert parse_valid_prefix_tokens(tokens) and parse_valid_prefix_tokens(
+    assert parse_prefix_notation_if_valid(tokens) and parse_prefix_notation_if_valid(
         tokens, 96, 96, "truncate"
     )
-    assert not parse_valid_prefix_tokens(tokens, 96, 48, "truncate")
+    assert not parse_prefix_notation_if_valid(tokens, 96, 48, "truncate")

@@ -74,11 +74,11 @@ def records(tmp_path, monkeypatch):
         verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))
     )
     monkeypatch.setattr(verify.judging, "judge_claims", judged)
-    monkeypatch.setattr(verify.judging, "SCALES", ("mini",))
+    monkeypatch.setattr(verify.judging, "judge_planned_claims", lambda *_: {})
     monkeypatch.setattr(
         verify.judging,
         "renew_generated_readme_parts",
-        lambda text, found: f"{len(found)} claims",
+        lambda text, found, at_base: f"{len(found)} claims",
     )
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"

@@ -103,7 +103,7 @@ def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
 def matched(student, teacher, options, batch):
     """The parts of the loss of one batch, its rows being all labelled 0."""
     labels = torch.zeros(len(batch["input_ids"])) if options.prediction else None
-    with students.make_distillation_objective(
+    with students.build_distillation_loss(
         student, teacher, options, NUMERICS, labels
     ) as loss:
         return loss(batch, range(len(batch["input_ids"])))

@@ -102,14 +102,14 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     elif setting in DISTIL:
         for m in (3, 1):
             prune, ghost = (
-                ghostbert.named_model_spec(*at, m, name).with_seed(seed)
+                ghostbert.model_variant_spec(*at, m, name).with_seed(seed)
                 for name in ("Prune", "Ghost")
             )
             yield Trial(f"Prune {m}/12", prune)
             yield Trial(f"Ghost {m}/12", ghost, rival=prune)
         yield Trial(
             "Distilled",
-            ghostbert.named_model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(
+            ghostbert.model_variant_spec(*at, ghostbert.HEADS, "Distilled").with_seed(
                 seed
             ),
         )

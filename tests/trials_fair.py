@@ -59,10 +59,10 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
         Pair(
             task,
             m,
-            ghostbert.named_model_spec("mini", task, m, "Ghost", **ghost).with_seed(
+            ghostbert.model_variant_spec("mini", task, m, "Ghost", **ghost).with_seed(
                 seed
             ),
-            ghostbert.named_model_spec("mini", task, m, "Prune", **prune).with_seed(
+            ghostbert.model_variant_spec("mini", task, m, "Prune", **prune).with_seed(
                 seed
             ),
         )

@@ -190,15 +190,16 @@ def row_matches_model(
     )
 
 
-def is_accepted_label_value(label_value: Any, accepted_value_or_star: str) -> bool:
+def is_accepted_label_value(label_value: Any, accepted_value_or_wildcard: str) -> bool:
     """Return whether a run's label has the value that a condition such as m=3 accepts.
 
     The condition "*" accepts any value but None and nan, which no condition accepts. A
     DataFrame may have turned 3 into 3.0, so both fit the accepted value "3"."""
     if label_value is None or label_value != label_value:
         return False
-    return accepted_value_or_star in ("*", str(label_value)) or (
-        isinstance(label_value, float) and accepted_value_or_star == f"{label_value:g}"
+    return accepted_value_or_wildcard in ("*", str(label_value)) or (
+        isinstance(label_value, float)
+        and accepted_value_or_wildcard == f"{label_value:g}"
     )
 
 
@@ -246,7 +247,7 @@ def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTe
 
 
 def parse_comparison_side(
-    side_text: str, default_conditions: RowConditions, weighting_name: str
+    side_text: str, default_conditions: RowConditions, contrast_weights_name: str
 ) -> list[WeightedTerm]:
     """Parse one side of a comparison, such as "k = 3 | k = 5", into weighted terms.
 
@@ -257,14 +258,15 @@ def parse_comparison_side(
 
     default_conditions: conditions on the runs of all models, ((label, accepted values),
     ...).
-    weighting_name: the kind of weights, a key of WEIGHTS such as "per doubling"."""
+    contrast_weights_name: the kind of weights, a key of WEIGHTS such as "per
+    doubling"."""
     parts = side_text.split(" | ")
     forms = [parse_cell_term(part, default_conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"\d*\.?\d+", part) or ["nan"])[-1]) for part in parts]
     return list(
-        zip(map(float, WEIGHTS[weighting_name](np.array(x))), forms, strict=True)
+        zip(map(float, WEIGHTS[contrast_weights_name](np.array(x))), forms, strict=True)
     )
 
 

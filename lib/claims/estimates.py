@@ -89,7 +89,7 @@ def select_compared_rows_of_one_dtype(
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
-    return compare.unify_dtypes_of_compared_runs(
+    return compare.substitute_float32_for_mixed_dtypes(
         [row for row in rows if id(row) in row_ids]
     )
 

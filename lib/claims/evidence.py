@@ -141,7 +141,7 @@ def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
     profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = notebook.find_notebooks([notebook_id])
     return notebook.list_grid_rows_by_variable(
-        path, {"profile": profile}, include_recorded_rows=False
+        path, {"profile": profile}, include_lookup_only_rows=False
     ).get("grid", [])
 
 
@@ -238,9 +238,11 @@ def execute_and_record_missing_runs(
         requested = list_claim_specs_in_run_order(claims_or_plan_lines, store)
     else:
         requested = list_plan_specs_in_run_order(claims_or_plan_lines, profile)
-    results = {*requested, *find_architecture_search_ancestors(requested)}
+    results = {*requested, *find_architecture_search_input_specs(requested)}
     copy_finished_runs_to_records(results, store)
-    left = set(store.list_missing_specs([*every, *requested], ignore_float32_runs=True))
+    left = set(
+        store.list_missing_specs([*every, *requested], forbid_float32_replacement=True)
+    )
     saved = SavedWeights(store)
 
     def delete_unneeded_input_weights(finished_specs: Iterable[Spec]) -> None:
@@ -269,7 +271,7 @@ def execute_and_record_missing_runs(
     how = {
         "checkpoint_interval_seconds": 60.0,
         "backend": backend,
-        "ignore_float32_runs": True,
+        "forbid_float32_replacement": True,
     }
     return sweep.execute_specs(
         requested, store, workers, call_after_run=record_run_and_free_disk, **how
@@ -339,7 +341,7 @@ class SavedWeights:
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_architecture_search_ancestors(specs: Iterable[Spec]) -> set[Spec]:
+def find_architecture_search_input_specs(specs: Iterable[Spec]) -> set[Spec]:
     """Return the Specs of the architecture searches on which some Specs depend.
 
     A Spec is the description of a run. A searched network is trained in one run and was
@@ -379,13 +381,15 @@ def describe_claim_progress(
     for claim in claims:
         by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
-        missing = store.list_missing_specs(chain(*by_seed), ignore_float32_runs=True)
+        missing = store.list_missing_specs(
+            chain(*by_seed), forbid_float32_replacement=True
+        )
         left = f"{len(missing)} runs left, {clock.describe_expected_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
     left = store.list_missing_specs(
-        list_claim_specs_in_run_order(claims, store), ignore_float32_runs=True
+        list_claim_specs_in_run_order(claims, store), forbid_float32_replacement=True
     )
     yield f"together left: {clock.describe_expected_time(left)}"
 

@@ -119,7 +119,7 @@ def list_grid_rows_of_notebook(
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
         values["seeds"] = list(seeds)
     made = notebook.list_grid_rows_by_variable(
-        path, values, include_recorded_rows=not seeds
+        path, values, include_lookup_only_rows=not seeds
     )
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
@@ -213,7 +213,7 @@ def judge_claim(
         notes += [note] * bool(note)
     order = [cell.text for cell in cells.parse_cells(claim["cells"])]
     results = sorted(
-        (add_sentence_and_axis_label(r) for r in results),
+        (add_comparison_sentence_and_label(r) for r in results),
         key=lambda r: order.index(r.cell.text),
     )
     notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
@@ -281,7 +281,7 @@ def collect_judging_inputs(
     )
 
 
-def add_sentence_and_axis_label(result: words.Result) -> words.Result:
+def add_comparison_sentence_and_label(result: words.Result) -> words.Result:
     """Return a copy of a measured comparison with its texts for pages and figures.
 
     The fields `sentence` and `short` (the axis label) get the comparison in words, with
@@ -465,11 +465,11 @@ def list_notebook_claim_ids(notebook_id: str) -> list[str]:
         if notebook_id in line["artefact"].split("; ")
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
-        and not is_counted_under_other_claims(id)
+        and not has_only_repeated_comparisons(id)
     ]
 
 
-def is_counted_under_other_claims(claim_id: str) -> bool:
+def has_only_repeated_comparisons(claim_id: str) -> bool:
     """Return whether every comparison of a claim is counted under another claim.
 
     The other claim makes the same comparison. Pages leave out such a claim, so that
@@ -714,7 +714,8 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
 
 
 def format_findings_by_title(
-    verdicts: Mapping[str, words.Verdict], base_verdicts: Mapping[str, words.Verdict]
+    verdicts: Mapping[str, words.Verdict],
+    base_profile_verdicts: Mapping[str, words.Verdict],
 ) -> dict[str, str]:
     """Return {title: Markdown} of the parts of `data/found.md`, filled with results.
 
@@ -725,14 +726,14 @@ def format_findings_by_title(
     other line.
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}, at mini.
-    base_verdicts: the same at base, for claims with planned runs there."""
+    base_profile_verdicts: the same at base, for claims with planned runs there."""
     untouched = next(
         row
         for row in lists.read_csv_in_published_folder("untouched")
         if row["split"] == "dev"
     )
     fields = dict(verdicts) | {
-        "BASE": base_verdicts,
+        "BASE": base_profile_verdicts,
         "IN_ONE_LINE": summarise_central_verdicts(verdicts),
         "UNTOUCHED": untouched["spearman"],
     }
@@ -756,7 +757,7 @@ def has_only_existing_claims(template_line: str) -> bool:
 def renew_generated_readme_parts(
     readme_text: str,
     verdicts: Mapping[str, words.Verdict],
-    base_verdicts: Mapping[str, words.Verdict],
+    base_profile_verdicts: Mapping[str, words.Verdict],
 ) -> str:
     """Return the text of README with its generated parts written anew.
 
@@ -766,12 +767,14 @@ def renew_generated_readme_parts(
 
     readme_text: the present text, with a mark before and after each of these parts.
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}, at mini.
-    base_verdicts: the same at the profile base."""
+    base_profile_verdicts: the same at the profile base."""
     rows = "".join(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: format_findings_by_title(verdicts, base_verdicts)["README"].strip()
+        FOUND: format_findings_by_title(verdicts, base_profile_verdicts)[
+            "README"
+        ].strip()
         + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
         CHOICES: "; ".join(frontier.format_defaults_of_method_comparison()),
@@ -806,7 +809,7 @@ def make_forest_plot_rows(
                 "at": f"{r.claim} {r.short}",
                 "mean": r.estimate.mean,
                 "printed": r.printed,
-                "interest": r.tested_effect if r.printed is None else None,
+                "interest": r.reference_effect if r.printed is None else None,
             }
             if not r.why_unmeasured:
                 line |= {"low": r.estimate.low, "high": r.estimate.high}

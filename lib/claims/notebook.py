@@ -275,7 +275,7 @@ def is_non_empty_row_list(value: object) -> bool:
 def list_grid_rows_by_variable(
     notebook_path: Path,
     parameter_values: ParameterValues,
-    include_recorded_rows: bool = True,
+    include_lookup_only_rows: bool = True,
 ) -> dict[str, list[Row]]:
     """Execute the cell of a notebook that lists its runs, without making any.
 
@@ -288,8 +288,8 @@ def list_grid_rows_by_variable(
     it is.
 
     parameter_values: {parameter: value}; the others have their defaults.
-    include_recorded_rows: whether to call a function that lists the runs of `recorded`,
-    which may take long."""
+    include_lookup_only_rows: whether to call a function that lists the runs of
+    `recorded`, which may take long."""
     names = complete_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
@@ -309,7 +309,7 @@ def list_grid_rows_by_variable(
                 )
                 names["recorded"] = lambda: grid("mini")
             if callable(recorded := names.get("recorded")):
-                names["recorded"] = recorded() if include_recorded_rows else []
+                names["recorded"] = recorded() if include_lookup_only_rows else []
     except FileNotFoundError:
         raise
     except Exception as error:

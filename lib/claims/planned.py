@@ -181,7 +181,7 @@ def list_rows_to_run(
     ):
         return grid_function(profile, **given)
     if not page_lines:
-        away = read_omitted_values_by_label(profile, notebook_id)
+        away = read_skipped_run_label_values(profile, notebook_id)
         return [
             row
             for row in grid_function(profile, **given)
@@ -197,7 +197,7 @@ def list_rows_to_run(
     return list(by_label.values())
 
 
-def read_omitted_values_by_label(
+def read_skipped_run_label_values(
     profile: str, notebook_id: str
 ) -> dict[str, tuple[Any, ...]]:
     """Return {label: values} of the runs that a notebook leaves out at a profile.

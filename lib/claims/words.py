@@ -134,7 +134,7 @@ class Result:
     holm: float | None = None
 
     @property
-    def tested_effect(self) -> float | None:
+    def reference_effect(self) -> float | None:
         """Return the effect against which the interval is tested.
 
         It is the effect that the paper prints or, where it prints none, the smallest
@@ -179,8 +179,8 @@ class Result:
         The first rule that fits counts. "not measured": there is no interval. "agrees":
         the claim, such as "> 0", holds for all values in the interval. "the other way
         round": it holds for none. "no such effect here": all values are weaker than the
-        tested effect (the printed one or the smallest of interest). "too noisy to say":
-        all else."""
+        reference effect (the printed one or the smallest of interest). "too noisy to
+        say": all else."""
         if self.why_unmeasured:
             return NOT_MEASURED
         (low, high), e = self.cell.bounds, self.estimate
@@ -189,17 +189,17 @@ class Result:
             return AGREES
         if e.high < low or e.low > high:
             return OPPOSITE
-        return NO_EFFECT if self.interval_excludes_tested_effect else NOISY
+        return NO_EFFECT if self.interval_excludes_reference_effect else NOISY
 
     @property
-    def interval_excludes_tested_effect(self) -> bool:
-        """Return whether the whole interval is weaker than the tested effect.
+    def interval_excludes_reference_effect(self) -> bool:
+        """Return whether the whole interval is weaker than the reference effect.
 
-        The tested effect is the effect that the paper prints or, where it prints none,
-        the smallest effect of interest. The 95 % interval then excludes this effect, on
-        the side of "no effect". The result is False without an interval or a tested
-        effect."""
-        e, aim = self.estimate, self.tested_effect
+        The reference effect is the effect that the paper prints or, where it prints
+        none, the smallest effect of interest. The 95 % interval then excludes this
+        effect, on the side of "no effect". The result is False without an interval or a
+        tested effect."""
+        e, aim = self.estimate, self.reference_effect
         if e is None or aim is None:
             return False
         return e.high < aim if aim > self.value_of_no_effect else e.low > aim
@@ -214,12 +214,12 @@ class Result:
         weaker than the smallest effect of interest. In all other cases the result is
         ""."""
         e, (low, high) = self.estimate, self.cell.bounds
-        if self.verdict_word != AGREES or self.tested_effect is None or e is None:
+        if self.verdict_word != AGREES or self.reference_effect is None or e is None:
             return ""
         if self.printed is None:
             return (
                 "weaker than the effect of interest"
-                * self.interval_excludes_tested_effect
+                * self.interval_excludes_reference_effect
             )
         if not self.interval_excludes_printed_value:
             return ""
@@ -249,10 +249,10 @@ class Result:
 
         For "agrees" and "the other way round" the null value is an end of the range for
         which the claim holds, such as 0 for "> 0". For "no such effect here" it is the
-        printed effect or the smallest of interest (`tested_effect`). For "too noisy to
-        say" the largest p of all these tests is returned. The result is None without an
-        interval."""
-        word, e, aim = self.verdict_word, self.estimate, self.tested_effect
+        printed effect or the smallest of interest (`reference_effect`). For "too noisy
+        to say" the largest p of all these tests is returned. The result is None without
+        an interval."""
+        word, e, aim = self.verdict_word, self.estimate, self.reference_effect
         if word == NOT_MEASURED or e is None:
             return None
         ends = [e.compute_p_value(end) for end in self.cell.bounds if isfinite(end)]

@@ -267,7 +267,7 @@ def execute_specs(
     checkpoint_interval_seconds: float = 30.0,
     call_after_run: Callable[[Spec], object] | None = None,
     backend: str = "local",
-    ignore_float32_runs: bool = False,
+    forbid_float32_replacement: bool = False,
     time_forecast: TimeForecast | None = None,
 ) -> ErrorBySpec:
     """Execute all runs that are still missing, their inputs first, in parallel.
@@ -287,12 +287,12 @@ def execute_specs(
     run resumes.
     call_after_run: f(Spec), called after each run that succeeded.
     backend: "local", "ray" or "slurm" (`lib.cluster.backends.open_executor`).
-    ignore_float32_runs: whether a Spec in bfloat16 is run even where the same Spec in
-    float32 has a run, or where this processor has no bfloat16 instructions. Otherwise
-    the float32 run takes its place.
+    forbid_float32_replacement: whether a Spec in bfloat16 is run even where the same
+    Spec in float32 has a run, or where this processor has no bfloat16 instructions.
+    Otherwise the float32 run takes its place.
     time_forecast: predicts the time to go; by default one is made from the store."""
     store = store or Store()
-    todo = store.list_missing_specs(specs, keep_weights, ignore_float32_runs)
+    todo = store.list_missing_specs(specs, keep_weights, forbid_float32_replacement)
     if not todo:
         return {}
     graph = {

@@ -349,7 +349,7 @@ class Store:
         self,
         specs: Iterable[Spec],
         keep_weights: bool = False,
-        ignore_float32_runs: bool = False,
+        forbid_float32_replacement: bool = False,
     ) -> NeedsWeightsBySpec:
         """Return {Spec: whether its weights are needed} of all runs still to be made.
 
@@ -363,8 +363,8 @@ class Store:
         specs: the Specs whose results are wanted.
         keep_weights: whether the weights of these Specs are needed too, besides their
         metrics.
-        ignore_float32_runs: whether Specs are never left out for, or replaced by, their
-        float32 version."""
+        forbid_float32_replacement: whether Specs are never left out for, or replaced
+        by, their float32 version."""
         looked: NeedsWeightsBySpec = {}
         todo: NeedsWeightsBySpec = {}
 
@@ -382,7 +382,7 @@ class Store:
         for spec in specs:
             stands, run = (
                 (spec, None)
-                if ignore_float32_runs
+                if forbid_float32_replacement
                 else self.find_run_or_float32_run(spec, keep_weights)
             )
             if not run:

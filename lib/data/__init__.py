@@ -618,7 +618,7 @@ def check_enough_rows(
     available_row_count: int,
     train_row_count: int,
     held_out_row_count: int,
-    available_rows_suffix: str = "",
+    available_rows_message_suffix: str = "",
 ) -> None:
     """Raise Refused where a data set has too few rows to train on and to hold out.
 
@@ -626,13 +626,13 @@ def check_enough_rows(
     rows that are drawn by a seed, it is refused already when it is planned.
 
     data_name: the name of the data set for the message.
-    available_rows_suffix: words that follow the number of available rows in
+    available_rows_message_suffix: words that follow the number of available rows in
     the message, such as " rows to draw from"."""
     if train_row_count + held_out_row_count > available_row_count:
         asked = f"{train_row_count} training and {held_out_row_count} held-out rows"
         raise Refused(
             f"{asked} asked of {data_name}, which has {available_row_count}"
-            f"{available_rows_suffix}: ask for fewer"
+            f"{available_rows_message_suffix}: ask for fewer"
         )
 
 

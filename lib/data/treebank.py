@@ -202,34 +202,35 @@ class TargetWord(NamedTuple):
 def _find_target_word(
     sentence: Sentence,
     part_of_speech: str,
-    feature_by_position: Mapping[int, str],
+    tense_or_number_by_position: Mapping[int, str],
     main_clause_depth: int,
 ) -> TargetWord | None:
     """Find the word whose tense or number a probing task asks about: (label, lemma).
 
     The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. Candidates are
-    the words in `feature_by_position`. The word is the first candidate at
+    the words in `tense_or_number_by_position`. The word is the first candidate at
     `main_clause_depth`. Where none has that depth, it is the one nearest to the root,
     provided that all candidates agree in tense or number, so that the answer is clear.
     Returns None otherwise.
 
     part_of_speech: "VERB" or "NOUN"; other candidates are never chosen.
-    feature_by_position: {position of a candidate: its tense or number, such as "Past"}.
+    tense_or_number_by_position: {position of a candidate: its tense or number, such as
+    "Past"}.
     main_clause_depth: the depth in the dependency tree of the main clause's verb, the
     root (0), or of its subject and object (1)."""
     level = compute_depths(sentence)
     words = [
         i
-        for i, v in feature_by_position.items()
+        for i, v in tense_or_number_by_position.items()
         if sentence.kinds[i] == part_of_speech and v in _NAMES
     ]
     candidates = [i for i in words if level[i] == main_clause_depth]
-    if words and not candidates and len(set(feature_by_position.values())) == 1:
+    if words and not candidates and len(set(tense_or_number_by_position.values())) == 1:
         candidates = [min(words, key=level.__getitem__)]
     if not candidates:
         return None
     i = candidates[0]
-    return TargetWord(_NAMES[feature_by_position[i]], sentence.lemmas[i])
+    return TargetWord(_NAMES[tense_or_number_by_position[i]], sentence.lemmas[i])
 
 
 def find_verb_with_tense(sentence: Sentence) -> TargetWord | None:

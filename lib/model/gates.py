@@ -52,8 +52,9 @@ class GatePlan(NamedTuple):
     side_by_path: dict[str, str]  # {path of a linear layer: "inputs" or "outputs"}.
 
 
-class Gated(nn.Linear):
-    """A Gated is a linear layer with trained masks (gates) on its inputs or outputs.
+class GatedLinear(nn.Linear):
+    """A GatedLinear is a linear layer with trained masks (gates) on its inputs or
+    outputs.
 
     A mask is sigmoid(alpha) for a trained logit alpha. It is multiplied into the
     weight. An architecture search then prunes what has a small mask.
@@ -150,7 +151,7 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
                 places.setdefault(path, {})[side] = (kind, columns)
         for path, sides in places.items():
             layer.set_submodule(
-                path, Gated(layer.get_submodule(path), layer.gates, **sides)
+                path, GatedLinear(layer.get_submodule(path), layer.gates, **sides)
             )
     return count
 
@@ -162,7 +163,7 @@ def remove_gates(model: nn.Module) -> None:
     pruned and trained on after a search."""
     for layer in get_layers(model):
         for path in (*QKV, OUT, FFN2):
-            if isinstance(part := layer.get_submodule(path), Gated):
+            if isinstance(part := layer.get_submodule(path), GatedLinear):
                 # pyrefly: ignore[bad-argument-type]  torch types a Parameter as Tensor.
                 plain = build_linear_layer(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)

@@ -38,7 +38,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .int8 import Int8, quantise_to_int8
+from .int8 import Int8Linear, quantise_to_int8
 from .options import Ghost, Refused, derive_seed
 from .parts import (
     AnyModule,
@@ -267,7 +267,7 @@ class PerHeadGhostedLayer(GhostedLayer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         heads, inputs, weight = self.convolution.full[1], x, self.dense.weight
         scales = None
-        if isinstance(self.dense, Int8):
+        if isinstance(self.dense, Int8Linear):
             integers, scale = quantise_to_int8(x.float())
             # Sums of int8 products are exact in floats for up to 1,000 columns.
             inputs, weight = integers.float(), weight.float()

@@ -26,8 +26,9 @@ def quantise_to_int8(values: torch.Tensor) -> IntegersAndScales:
     return (values / scale).round().to(torch.int8), scale
 
 
-class Int8(nn.Module):
-    """An Int8 is a linear layer with an int8 weight, made from a trained linear layer.
+class Int8Linear(nn.Module):
+    """An Int8Linear is a linear layer with an int8 weight, made from a trained linear
+    layer.
 
     The weight is int8 [O, I], with a float32 scale for each row [O]; the bias [O] stays
     float32. It takes about a quarter of the memory of a float32 layer, and cannot be
@@ -65,6 +66,6 @@ def quantise_linear_layers(model: nn.Module) -> PartCounts:
     for layer in get_layers(model):
         for path, module in list(layer.named_modules()):
             if type(module) is nn.Linear:
-                layer.set_submodule(path, Int8(module))
+                layer.set_submodule(path, Int8Linear(module))
                 number += 1
     return {"matrices": number}

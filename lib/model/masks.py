@@ -117,8 +117,8 @@ def find_final_score_threshold(prune_options: Prune) -> float | None:
     return math.log(threshold / (1 - threshold)) if threshold < 1 else math.inf
 
 
-class Masked(torch.autograd.Function):
-    """Masked computes the pruned weight M * W, with straight-through gradients.
+class MaskedWeight(torch.autograd.Function):
+    """MaskedWeight computes the pruned weight M * W, with straight-through gradients.
 
     They go to the scores S that decided the mask M: for the gradient g of the result,
     dL/dW = M * g and dL/dS = W * g. A mask of None stands for all ones; without scores
@@ -207,7 +207,7 @@ class Mask(nn.Module):
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         if self.method == "l0":
             return weight * self.make_l0_mask(self.training)
-        return Masked.apply(
+        return MaskedWeight.apply(
             weight, getattr(self, "scores", None), self.make_binary_mask(weight)
         )
 

@@ -189,7 +189,7 @@ def single_stage_ghost_student_spec(
     return Spec("warmup", args, inputs)
 
 
-def list_methods_of_no_single_paper() -> dict[str, Method]:
+def list_baselines_controls_and_combinations() -> dict[str, Method]:
     """Return {name: Method} of compression methods that are not those of one paper.
 
     A Method says how a model is made at each FLOPs budget. The methods are the
@@ -232,7 +232,7 @@ def collect_methods() -> dict[str, Method]:
 
     A Method says how a model is made at each FLOPs budget. The methods are those of all
     papers, controls and combinations, in the order of the tables of results."""
-    points = list_methods_of_no_single_paper()
+    points = list_baselines_controls_and_combinations()
     for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
     order = [name for name in ORDER if name in points]
@@ -329,7 +329,7 @@ def format_defaults_of_method_comparison() -> list[str]:
         parts = {
             "budgets": ",".join(map(str, BUDGETS[profile])),
             "seeds": ",".join(map(str, SEEDS[profile])),
-            "length": grids.find_token_limit(profile),
+            "length": grids.find_truncation_length(profile),
         }
         chosen = ", ".join(f"--{name} {value}" for name, value in parts.items())
         lines.append(f"without a choice, {profile}: {chosen}")
@@ -441,7 +441,7 @@ def make_method_comparison_table(
             pairs = map(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
-            score = paired.estimate_difference_with_widened_interval([*pairs])
+            score = paired.estimate_difference_avoiding_degenerate_interval([*pairs])
             line = {
                 "task": task,
                 "model": model,
@@ -546,7 +546,11 @@ def compute_baseline_gap_columns(
     pairs = compare.pair_runs_of_models(
         runs_frame, model_row["model"], baseline_row["model"], {column.task: (column,)}
     )
-    gap = paired.estimate_difference_with_widened_interval(pairs) if pairs else None
+    gap = (
+        paired.estimate_difference_avoiding_degenerate_interval(pairs)
+        if pairs
+        else None
+    )
     columns |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= paired.SEEDS
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})

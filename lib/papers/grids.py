@@ -404,7 +404,7 @@ class ReaderProfile(str):
         if not (self.data and self.encoder_folder):
             return None
         reading = own.read_user_data(self.data)
-        cut = 0 if reading.task.span else find_token_limit(self)
+        cut = 0 if reading.task.span else find_truncation_length(self)
         return measure_tokenizer_coverage(
             reading.splits["train"], self.encoder_folder, cut
         )
@@ -467,7 +467,7 @@ def make_reader_profile(
     return ReaderProfile(profile, data, model, length) if is_own else profile
 
 
-def find_token_limit(profile: str) -> int:
+def find_truncation_length(profile: str) -> int:
     """Return the number of tokens to which an experiment cuts its rows.
 
     It is the number that a user chose for own data, or else that of the profile.
@@ -848,7 +848,7 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
     if not get_reader_profile_attribute(profile, "data"):
         return None
     usual, reads = (
-        find_token_limit(profile),
+        find_truncation_length(profile),
         getattr(profile, "tokenizer_coverage", None),
     )
     if reads and reads.length:

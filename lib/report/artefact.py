@@ -218,7 +218,7 @@ class Page:
             rows = plans.list_rows_to_run(
                 rows_or_grid, self.reader_profile, self.values, self.id, changes
             )
-            for label, names in plans.read_omitted_values_by_label(
+            for label, names in plans.read_skipped_run_label_values(
                 self.reader_profile, self.id
             ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
@@ -227,16 +227,17 @@ class Page:
                 )
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
             lookup_only_rows = transform_rows(
-                self.add_rows_at_planned_seeds(rows_or_grid("mini"), "mini")
+                self.expand_rows_to_planned_seeds(rows_or_grid("mini"), "mini")
             )
             rows_or_grid = transform_rows(
-                self.add_rows_at_planned_seeds(rows, self.reader_profile)
+                self.expand_rows_to_planned_seeds(rows, self.reader_profile)
             )
         elif callable(lookup_only_rows):
             lookup_only_rows = lookup_only_rows()
         made = self.collect_result_frame(rows_or_grid)
         recorded_frame = self.collect_result_frame(
-            self.add_rows_at_planned_seeds(lookup_only_rows, "mini"), if_missing="skip"
+            self.expand_rows_to_planned_seeds(lookup_only_rows, "mini"),
+            if_missing="skip",
         )
         if len(made):
             display_text(
@@ -256,7 +257,7 @@ class Page:
                 )
         return runs
 
-    def add_rows_at_planned_seeds(
+    def expand_rows_to_planned_seeds(
         self, rows: Sequence[Row], profile: str
     ) -> Sequence[Row]:
         """Return experiments, each repeated at the seeds that were planned for it.

@@ -118,8 +118,8 @@ def make_paper_card(paper: str) -> PaperCard | None:
     sentence), words (outcomes of comparisons that test its central claims, such as
     "3 agree, 1 too noisy to say") and bars (a dict for each of the first comparisons
     with an interval and an expected effect other than 0, at most four: the positions
-    and labels by which it is drawn, see `compute_bar_positions`). It is None where the
-    paper has no summary page.
+    and labels by which it is drawn, see `compute_effect_bar_positions`). It is None
+    where the paper has no summary page.
 
     paper: name of the paper's folder, such as "bermo"."""
     page = f"{list_papers_by_name()[paper].prefix}_01_summary"
@@ -139,7 +139,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
         "idea": idea.strip().partition(". ")[0] + ".",
         "words": format_verdict_word_counts(row["word"] for row in rows),
         "bars": [
-            compute_bar_positions(row)
+            compute_effect_bar_positions(row)
             for row in rows
             if row["low"] and compute_expected_effect(row)
         ][:BARS],
@@ -178,7 +178,7 @@ def compute_expected_effect(verdict_row: Mapping[str, str]) -> float:
     return float(value) - float(verdict_row["no_effect"])
 
 
-def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
+def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
     """Return the positions and labels by which the index of pages draws one comparison.
 
     A position is in % of the width of a horizontal line. No effect is at 50. At 75 is
@@ -191,13 +191,13 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
     verdict_row: a row of `verdicts.csv` with an interval and an expected effect that is
     not 0."""
 
-    def compute_position(column: str) -> float:
+    def compute_position_percent(effect_column: str) -> float:
         share = (
-            float(verdict_row[column]) - float(verdict_row["no_effect"])
+            float(verdict_row[effect_column]) - float(verdict_row["no_effect"])
         ) / compute_expected_effect(verdict_row)
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
-    ends = sorted([compute_position("low"), compute_position("high")])
+    ends = sorted([compute_position_percent("low"), compute_position_percent("high")])
     label = lists.find_cells_csv_row(verdict_row["claim"], verdict_row["cell"])["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
@@ -214,7 +214,7 @@ def compute_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
         "word": verdict_row["word"],
         "low": ends[0],
         "width": round(ends[1] - ends[0], 1),
-        "mean": compute_position("estimate"),
+        "mean": compute_position_percent("estimate"),
     }
 
 

@@ -48,7 +48,7 @@ HasFailed: TypeAlias = bool
 IndexEntry: TypeAlias = Json  # Fields for the template of the index.
 
 
-class PagesWithoutRuns(NamedTuple):
+class PagesReadyToRender(NamedTuple):
     recorded: list[PageBuilder]  # They wait for no run.
     methods: list[PageBuilder]  # They explain a method.
 
@@ -181,7 +181,7 @@ class Report:
             thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # A stopped command does not wait for the page in work.
 
-    def list_pages_ready_to_render(self) -> PagesWithoutRuns:
+    def list_pages_ready_to_render(self) -> PagesReadyToRender:
         """Return (recorded, methods), two lists of the pages that wait for no run.
 
         Pages in `recorded` show numbers that exist already, so they are quick. Pages
@@ -193,7 +193,7 @@ class Report:
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
         methods = [b for b in now if notebook.is_method_explanation_notebook(b.path)]
-        return PagesWithoutRuns([b for b in now if b not in methods], methods)
+        return PagesReadyToRender([b for b in now if b not in methods], methods)
 
     def describe_pages_ready_to_render(self) -> str:
         """Return a line that tells the user which pages are made at once.
@@ -280,16 +280,16 @@ class Report:
         write_page_index_of_profile(self.profile[:], self.builders, self.working)
 
 
-def describe_main_results_of_notebooks(notebook_name: str) -> list[str]:
+def describe_main_results_of_notebooks(notebook_pattern: str) -> list[str]:
     """Return lines with the main results on a notebook's pages, the newest page first.
 
     A notebook has a page for each profile (size of the experiments) and each change of
     its parameters or data. Each page gives the first of its changes, if any, the
     sentences below its title, and its path. Of several notebooks, each has its pages in
     this order. Where there is no page, a line names the command that makes it. The list
-    is empty where `notebook_name` fits no notebook (`notebook.find_notebooks`)."""
+    is empty where `notebook_pattern` fits no notebook (`notebook.find_notebooks`)."""
     try:
-        matches = notebook.find_notebooks([notebook_name])
+        matches = notebook.find_notebooks([notebook_pattern])
     except Refused:
         return []
     lines = []
@@ -301,7 +301,7 @@ def describe_main_results_of_notebooks(notebook_name: str) -> list[str]:
             if body := builder.page_json:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
                 lines.append(f"  {paths.format_project_path(file)}")
-    return lines or [f"no page yet: `python -m lib run {notebook_name}` makes it"]
+    return lines or [f"no page yet: `python -m lib run {notebook_pattern}` makes it"]
 
 
 def write_page_index_of_profile(

@@ -127,7 +127,7 @@ def pair_rows(
     includes_collapsed_method_and_baseline: for the method and the baseline, whether
     collapsed runs are paired too. One without predictions, as after a loss that was not
     finite, is not."""
-    both = unify_dtypes_of_compared_runs([*method_rows, *baseline_rows])
+    both = substitute_float32_for_mixed_dtypes([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (both[: len(method_rows)], both[len(method_rows) :])
@@ -213,7 +213,7 @@ def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
     return set().union(*(collect_dtypes(run.spec) for run in runs))
 
 
-def unify_dtypes_of_compared_runs(
+def substitute_float32_for_mixed_dtypes(
     rows: Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
     """Replace runs so that all runs of one task and seed have the same dtype.
@@ -256,7 +256,7 @@ def describe_comparison_counts_by_dtype(
     groups = [
         group
         for part in compared_rows
-        for group in group_by_task_and_seed(unify_dtypes_of_compared_runs(part))
+        for group in group_by_task_and_seed(substitute_float32_for_mixed_dtypes(part))
     ]
     for group in (group for group in groups if len(group) > 1):
         is_whole = all(row["run"] for row in group)

@@ -234,7 +234,7 @@ def call_step_on_task(
 def train_and_save(
     training: TaskTraining,
     model: PreTrainedModel,
-    objective: AbstractContextManager[loop.Loss],
+    loss_context: AbstractContextManager[loop.Loss],
     callbacks: Sequence[loop.Callback] = (),
     scored_splits: str | tuple[str, ...] = ("dev", "unseen"),
     allows_divergence: bool = False,
@@ -248,8 +248,8 @@ def train_and_save(
     on the development rows "dev".
 
     training: the rows of the task, the settings, and the run whose folder is written.
-    objective: a context manager that yields the loss function, f(batch, row numbers) ->
-    {"loss": scalar, ...}.
+    loss_context: a context manager that yields the loss function, f(batch, row numbers)
+    -> {"loss": scalar, ...}.
     callbacks: additions to the training, such as pruning masks, which also finish the
     model after the last step.
     scored_splits: the splits on which the model is scored, by name or beginning of the
@@ -266,7 +266,7 @@ def train_and_save(
         judge = training.build_split_scorers(model, "dev")["dev"]
     score = partial(training.measure_selection_score, judge) if judge else None
 
-    with objective as loss:
+    with loss_context as loss:
         try:
             result = loop.fit(
                 run,
@@ -367,7 +367,7 @@ class Trainer:
 
         It is f(batch, row numbers) -> {"loss": scalar, "hard": the same}: the
         cross-entropy to the labels, or the squared error for a regression."""
-        return objectives.build_label_or_teacher_objective(
+        return objectives.build_label_or_teacher_loss(
             self, model, Targets("hard")
         ).enter_result
 

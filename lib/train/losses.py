@@ -66,7 +66,7 @@ def compute_mean_squared_error(
     student_states: Tensor,
     teacher_states: Tensor,
     token_mask: Tensor | None = None,
-    ignores_padding: bool = True,
+    excludes_padding_from_mean: bool = True,
 ) -> Tensor:
     """Return the mean squared difference of hidden states, a distillation loss.
 
@@ -74,14 +74,17 @@ def compute_mean_squared_error(
 
     student_states, teacher_states: hidden states [B, T, H].
     token_mask: attention mask [B, T], 1 for real tokens; None where all are real.
-    ignores_padding: whether the mean leaves out padded tokens."""
-    return MeanSquare.apply(
-        student_states, teacher_states, token_mask if ignores_padding else None
+    excludes_padding_from_mean: whether the mean leaves out padded tokens."""
+    return MaskedMeanSquaredError.apply(
+        student_states,
+        teacher_states,
+        token_mask if excludes_padding_from_mean else None,
     )
 
 
-class MeanSquare(torch.autograd.Function):
-    """MeanSquare computes the mean squared difference of hidden states [B, T, H].
+class MaskedMeanSquaredError(torch.autograd.Function):
+    """MaskedMeanSquaredError computes the mean squared difference of hidden states [B,
+    T, H].
 
     This autograd function saves the difference for the backward pass, so that each pass
     reads the states only once. The student gets a gradient, and the teacher none. With
@@ -119,7 +122,7 @@ def compute_attention_mean_squared_error(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,
-    ignores_padding: bool,
+    excludes_padding_from_mean: bool,
 ) -> Tensor:
     """Return the mean squared difference of attention scores, a distillation loss.
 
@@ -127,11 +130,12 @@ def compute_attention_mean_squared_error(
     (EfficientBERT, equation 1).
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    ignores_padding: whether the mean leaves out pairs of tokens with a padded one."""
+    excludes_padding_from_mean: whether the mean leaves out pairs of tokens with a
+    padded one."""
     square = (
         student_attention_scores.float() - teacher_attention_scores.float()
     ).square()
-    if not ignores_padding:
+    if not excludes_padding_from_mean:
         return square.mean()
     pairs = (token_mask[:, :, None] * token_mask[:, None, :]).to(square.dtype)
     return (square.mean(1) * pairs).sum() / pairs.sum()
@@ -141,7 +145,7 @@ def compute_attention_error_zeroing_padding(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,
-    ignores_padding: bool,
+    excludes_padding_from_mean: bool,
 ) -> Tensor:
     """Return the mean squared difference of attention scores, padded keys set to 0.
 
@@ -150,15 +154,18 @@ def compute_attention_error_zeroing_padding(
     in EfficientBERT's code for distillation.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    ignores_padding: whether the mean leaves out all pairs of tokens with a padded one.
-    Otherwise it is over all T * T pairs."""
+    excludes_padding_from_mean: whether the mean leaves out all pairs of tokens with a
+    padded one. Otherwise it is over all T * T pairs."""
     gone = (token_mask == 0)[:, None, None, :]
     student_attention_scores, teacher_attention_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
         for x in (student_attention_scores.float(), teacher_attention_scores.float())
     )
     return compute_attention_mean_squared_error(
-        student_attention_scores, teacher_attention_scores, token_mask, ignores_padding
+        student_attention_scores,
+        teacher_attention_scores,
+        token_mask,
+        excludes_padding_from_mean,
     )
 
 
@@ -166,7 +173,7 @@ def compute_attention_error_masking_keys(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,
-    ignores_padding: bool,
+    excludes_padding_from_mean: bool,
 ) -> Tensor:
     """Return the mean squared difference of attention scores, as in TinyBERT's code.
 
@@ -174,15 +181,15 @@ def compute_attention_error_masking_keys(
     Differences at padded keys are set to 0.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    ignores_padding: whether the mean is over pairs of real tokens alone. Otherwise it
-    is over all T * T pairs."""
+    excludes_padding_from_mean: whether the mean is over pairs of real tokens alone.
+    Otherwise it is over all T * T pairs."""
     token_mask = token_mask.bool()
     pairs = token_mask[:, None, None, :]
-    if ignores_padding:
+    if excludes_padding_from_mean:
         pairs = pairs & token_mask[:, None, :, None]
     square = (
         student_attention_scores.float() - teacher_attention_scores.float()
     ).square() * pairs
     return square.sum() / (
-        pairs.expand_as(square).sum() if ignores_padding else square.numel()
+        pairs.expand_as(square).sum() if excludes_padding_from_mean else square.numel()
     )

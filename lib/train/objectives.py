@@ -19,7 +19,7 @@ from lib.train import loop, losses
 TaskTraining = Any
 
 
-def build_label_or_teacher_objective(
+def build_label_or_teacher_loss(
     training: TaskTraining,
     model: PreTrainedModel,
     target_settings: Targets,

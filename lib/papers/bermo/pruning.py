@@ -39,7 +39,7 @@ class WeightCounts(NamedTuple):
     total_by_matrix: list[int]
 
 
-class Masks(loop.Callback):
+class PruningMasks(loop.Callback):
     """This class prunes a model while it is trained, by a mask on each linear layer.
 
     The constructor puts masks on the linear layers of the encoder. The training loop
@@ -115,7 +115,7 @@ class Masks(loop.Callback):
         score is below a final threshold, and the penalty in the loss lowers all scores.
         Of n scores the k-th largest decides, where k is n times the wanted share: if it
         ends at the threshold, about k weights stay. This score is compared with a
-        planned course (`compute_relative_target_mask_score`), and the penalty becomes
+        planned course (`compute_normalised_mask_score_target`), and the penalty becomes
         stronger where the score is too high. The kept share itself is a bad signal: it
         stays at 1 for long, then falls within a few steps.
 
@@ -128,7 +128,7 @@ class Masks(loop.Callback):
             find_kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.compute_relative_target_mask_score(
+        error = way - schedules.compute_normalised_mask_score_target(
             step, self.ramp.first, self.steps
         )
         weight = schedules.compute_next_penalty_weight(
@@ -227,7 +227,7 @@ def compute_pruning_metrics(
     }
 
 
-class LayerMix(loop.Callback):
+class LayerMixTraining(loop.Callback):
     """This class puts a layer mix into a model, and trains the mix with the model.
 
     A layer mix is a learned weighted sum of the outputs of all layers, in place of the
@@ -291,7 +291,11 @@ class GradientRecord(loop.Callback):
     NaN."""
 
     def __init__(
-        self, run: Scratch, model: PreTrainedModel, step_count: int, masks: Masks | None
+        self,
+        run: Scratch,
+        model: PreTrainedModel,
+        step_count: int,
+        masks: PruningMasks | None,
     ) -> None:
         self.run, self.steps, self.masks = run, step_count, masks
         self.edges = np.linspace(0, step_count, min(BINS, step_count) + 1).astype(int)

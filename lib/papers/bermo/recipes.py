@@ -213,7 +213,7 @@ def make_pruning_settings(
     kept_share: float | None = None,
     penalty_weight: float | None = None,
     learning_rate: float = 0.0,
-    warmups_before_pruning: int = 0,
+    pruning_delay_in_warmups: int = 0,
 ) -> tuple[Train, Prune]:
     """Return the settings (Train, Prune) of a model that is pruned during fine-tuning.
 
@@ -236,7 +236,7 @@ def make_pruning_settings(
     threshold.
     penalty_weight: weight lambda of the penalty on mask scores; None takes the
     profile's, and for "Magnitude" and "Movement" none.
-    warmups_before_pruning: steps before the threshold moves, as a multiple of the
+    pruning_delay_in_warmups: steps before the threshold moves, as a multiple of the
     warm-up of the learning rate; 0 takes the profile's."""
     check_known_name("pruning method", method, METHODS)
     if kept_share is not None and not 0 < kept_share <= 1:
@@ -256,7 +256,7 @@ def make_pruning_settings(
     steps = ceil(rows / train.batch) * train.epochs
     w, *parts = find_setting(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
-    first = warmups_before_pruning or first
+    first = pruning_delay_in_warmups or first
     # With few rows the warm-ups would exceed the run, so they are shortened.
     if not EXAMPLES[profile] and w * (first + last) >= steps:
         w = steps // (first + last + 1)

@@ -77,7 +77,7 @@ def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
     return pruning.final_lambda * threshold / pruning.final_threshold
 
 
-def compute_relative_target_mask_score(
+def compute_normalised_mask_score_target(
     step: int, decay_start_step: int, total_steps: int
 ) -> float:
     """Return the planned value, at a step, of the score that decides what is pruned.
@@ -110,8 +110,8 @@ def compute_next_penalty_weight(
     to within a factor of 1e4 of `initial_penalty_weight`.
 
     score_error: how far the k-th largest score, with k the number of weights to keep,
-    is above its plan (`compute_relative_target_mask_score`), as a share of the way from
-    the initial score to the threshold.
+    is above its plan (`compute_normalised_mask_score_target`), as a share of the way
+    from the initial score to the threshold.
     previous_score_error: the error at the last change."""
     move = PROPORTIONAL * (score_error - previous_score_error) + INTEGRAL * score_error
     return min(

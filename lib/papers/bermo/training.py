@@ -11,7 +11,7 @@ from lib.papers.bermo.options import Mix, Prune
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, train_and_save
-from lib.train.objectives import build_label_or_teacher_objective
+from lib.train.objectives import build_label_or_teacher_loss
 
 
 def fineprune(
@@ -61,14 +61,12 @@ def fineprune(
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
-    objective = build_label_or_teacher_objective(
-        training, model, Targets(**targets), alpha
-    )
+    objective = build_label_or_teacher_loss(training, model, Targets(**targets), alpha)
     methods: list[loop.Callback] = (
-        [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+        [pruning.LayerMixTraining(run, model, Mix(**mix))] if mix else []
     )
     masks = (
-        pruning.Masks(run, model, Prune(**prune), training.step_count)
+        pruning.PruningMasks(run, model, Prune(**prune), training.step_count)
         if prune
         else None
     )

@@ -64,7 +64,7 @@ class LinearWeights(NamedTuple):
     bias: Tensor
 
 
-def list_state_matches(
+def pair_student_with_teacher_states(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     distillation: Warmup,
@@ -145,7 +145,7 @@ def make_teacher_agreement_scorer(
     training: the task's rows, and the run with its input `teacher`."""
     encoded, teacher_logits = training.held_out_rows
 
-    def compute_teacher_agreement() -> float:
+    def compute_student_teacher_agreement() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(training.predict_logits(model, encoded))
         ends = 2 if logits.dim() == 3 else 1
@@ -154,7 +154,7 @@ def make_teacher_agreement_scorer(
         )["loss"]
         return float(torch.exp(-ends * loss.double()))
 
-    return compute_teacher_agreement
+    return compute_student_teacher_agreement
 
 
 def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss | None:
@@ -180,7 +180,7 @@ def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss
     return (distillation.prediction, compute_loss) if distillation.prediction else None
 
 
-def make_distillation_objective(
+def build_distillation_loss(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     distillation: Warmup,
@@ -210,7 +210,9 @@ def make_distillation_objective(
     return build_matching_loss_running_teacher(
         student,
         teacher,
-        list_state_matches(student, teacher, distillation, kept_teacher_heads),
+        pair_student_with_teacher_states(
+            student, teacher, distillation, kept_teacher_heads
+        ),
         numerics,
         *prediction_args,
     )

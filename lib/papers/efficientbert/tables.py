@@ -97,17 +97,19 @@ def load_last_layer_outputs_by_source(
 
 
 def average_metric_over_runs(
-    runs_with_maps: Sequence[LastLayerOutputs], network_name: str, metric: str
+    last_layer_outputs: Sequence[LastLayerOutputs], network_name: str, metric: str
 ) -> float:
     """Return the mean over runs of one student's similarity to its teacher.
 
-    runs_with_maps: the runs, as `load_last_layer_outputs_by_source` returns them for
-    one source.
+    last_layer_outputs: the runs, as `load_last_layer_outputs_by_source` returns them
+    for one source.
     network_name: the student's name, such as "EfficientBERT".
     metric: "cka" (of the outputs), "kl" (divergence of each head's attention) or
     "kl_mean_map" (that of the attention averaged over heads)."""
     return float(
-        np.mean([row[f"model:{network_name}.{metric}"] for row, *_ in runs_with_maps])
+        np.mean(
+            [row[f"model:{network_name}.{metric}"] for row, *_ in last_layer_outputs]
+        )
     )
 
 

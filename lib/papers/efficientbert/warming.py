@@ -97,7 +97,7 @@ def warmup(
         students.make_training_callbacks(run, student),
     )
     heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
-    objective = students.make_distillation_objective(
+    objective = students.build_distillation_loss(
         student, teacher, options, training.numerics, labels, heads
     )
     result = train_and_save(
@@ -143,7 +143,7 @@ def predistil(
         run, net, transformers.BertModel, teacher, training.dropout
     )
     methods = students.make_training_callbacks(run, student, shared)
-    with students.make_distillation_objective(
+    with students.build_distillation_loss(
         student, teacher, Warmup(**warmup), arithmetic
     ) as loss:
         result = loop.fit(
@@ -214,7 +214,7 @@ def multitask(
         "callbacks": students.make_training_callbacks(run, encoder, shared),
         "batches": batches,
     }
-    matches = students.list_state_matches(encoder, teacher, options)
+    matches = students.pair_student_with_teacher_states(encoder, teacher, options)
     assert encoded.labels is not None
     prediction = students.make_prediction_loss(encoded.labels, options)
 

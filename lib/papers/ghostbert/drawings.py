@@ -21,18 +21,20 @@ SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}
 
 
 def find_lower_axis_limit(
-    score_loss_frame: pd.DataFrame, printed_frames_by_model: Mapping[str, pd.DataFrame]
+    score_change_frame: pd.DataFrame,
+    printed_frames_by_model: Mapping[str, pd.DataFrame],
 ) -> float:
-    """Return the lower end of the vertical axis of a figure of score losses, in points.
+    """Return the lower end of the vertical axis of a figure of score changes, in
+    points.
 
     Single seeds that score far below the others are left off the axis, so that they do
     not squeeze the rest; the figure names them in text.
 
-    score_loss_frame: a line for each model, width and seed, with the columns model, m
+    score_change_frame: a line for each model, width and seed, with the columns model, m
     (kept heads), share (of the FLOPs, in per cent) and lost (score minus that of the
     whole model, in points).
     printed_frames_by_model: {model: DataFrame of the printed m, share and lost}."""
-    ends = [score_loss_frame.groupby(["model", "m"])["lost"].median().min() * 1.6]
+    ends = [score_change_frame.groupby(["model", "m"])["lost"].median().min() * 1.6]
     return (
         min([*ends, *(rows["lost"].min() for rows in printed_frames_by_model.values())])
         - 0.5
@@ -40,23 +42,24 @@ def find_lower_axis_limit(
 
 
 def select_rows_below_axis(
-    score_loss_frame: pd.DataFrame, lower_limit: float
+    score_change_frame: pd.DataFrame, lower_limit: float
 ) -> pd.DataFrame:
-    """Return the rows of drawn models that a figure of score losses leaves off its axis.
+    """Return the rows of drawn models that a figure of score changes leaves off its
+    axis.
 
     The figure names their seeds in text. Models that it does not draw, such as "Prune,
     labels twice", are left out.
 
-    score_loss_frame: a line for each model, width and seed, with the columns model and
-    lost (score minus that of the whole model, in points).
+    score_change_frame: a line for each model, width and seed, with the columns model
+    and lost (score minus that of the whole model, in points).
     lower_limit: the lower end of the axis (`find_lower_axis_limit`)."""
-    is_below = score_loss_frame["lost"] <= lower_limit
-    return score_loss_frame[is_below & score_loss_frame["model"].isin([*CALLED])]
+    is_below = score_change_frame["lost"] <= lower_limit
+    return score_change_frame[is_below & score_change_frame["model"].isin([*CALLED])]
 
 
-def draw_score_losses(
+def draw_score_changes_by_pruning(
     axis: Axes,
-    score_loss_frame: pd.DataFrame,
+    score_change_frame: pd.DataFrame,
     printed_frames_by_model: Mapping[str, pd.DataFrame],
 ) -> None:
     """Draw how many points models lose by pruning on one task, over their FLOPs.
@@ -65,14 +68,14 @@ def draw_score_losses(
     far below the others are named in text, and left out of the means. Only the models
     "Prune", "Ghost" and "Distilled" are drawn.
 
-    score_loss_frame: a line for each model, width and seed, with the columns model, m
+    score_change_frame: a line for each model, width and seed, with the columns model, m
     (kept heads), seed, share (of the FLOPs, in per cent) and lost (score minus that of
     the whole model, in points).
     printed_frames_by_model: {model: DataFrame of the printed m, share and lost}."""
-    floor = find_lower_axis_limit(score_loss_frame, printed_frames_by_model)
+    floor = find_lower_axis_limit(score_change_frame, printed_frames_by_model)
     for model, name in CALLED.items():
         rows, look = (
-            score_loss_frame[score_loss_frame["model"] == model],
+            score_change_frame[score_change_frame["model"] == model],
             plot.LOOKS[model],
         )
         inside = rows[rows["lost"] > floor]
@@ -85,7 +88,7 @@ def draw_score_losses(
             theirs = printed_frames_by_model[model]
             places = theirs["share"], theirs["lost"]
             axis.plot(*places, color=color, label=label, **diamonds)
-    for row in select_rows_below_axis(score_loss_frame, floor).to_dict("records"):
+    for row in select_rows_below_axis(score_change_frame, floor).to_dict("records"):
         place = list(CALLED).index(row["model"])
         color = plot.LOOKS[row["model"]]["color"]
         text = f"▼ seed {row['seed']}: {row['lost']:.0f}".replace("-", plot.MINUS)
@@ -93,11 +96,11 @@ def draw_score_losses(
         axis.text(*spot, text, fontsize=8, color=color, va="bottom")
     axis.plot([], [], ".", color=plot.GREY, label="a seed")
     axis.errorbar([], [], yerr=[], color=plot.GREY, capsize=3, label="95 % interval")
-    axis.set_ylim(floor, max(2.5, score_loss_frame["lost"].max() + 0.3))
+    axis.set_ylim(floor, max(2.5, score_change_frame["lost"].max() + 0.3))
 
 
 def format_ghost_gain_summary(
-    score_loss_frame: pd.DataFrame,
+    score_change_frame: pd.DataFrame,
     printed_frames_by_model: Mapping[str, pd.DataFrame],
     ghost_gains: Collection[Estimate | None],
 ) -> str:
@@ -108,7 +111,7 @@ def format_ghost_gain_summary(
     difference whose 95 % interval excludes 0. Widths with fewer than three seeds do not
     count. It names the seeds that lie below the figure's axis.
 
-    score_loss_frame: a line for each model, width and seed, with the columns model, m
+    score_change_frame: a line for each model, width and seed, with the columns model, m
     (kept heads), seed and lost (score minus that of the whole model, in points).
     printed_frames_by_model: {model: DataFrame of the printed m, share and lost}.
     ghost_gains: the score with ghosts minus that without, at each width; None where it
@@ -118,7 +121,7 @@ def format_ghost_gain_summary(
     below = sum(gap.high < 0 for gap in sure)
     text = f"ghosts gain at {above or 'none'} of {len(sure)} widths"
     text += f", lose at {below}" * bool(below)
-    floor = find_lower_axis_limit(score_loss_frame, printed_frames_by_model)
-    out = sorted({*select_rows_below_axis(score_loss_frame, floor)["seed"]})
+    floor = find_lower_axis_limit(score_change_frame, printed_frames_by_model)
+    out = sorted({*select_rows_below_axis(score_change_frame, floor)["seed"]})
     seeds = ", ".join(map(str, out))
     return text + f" (mean without seed {seeds})" * bool(out)

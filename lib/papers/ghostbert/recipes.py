@@ -227,16 +227,16 @@ def list_control_spec_makers_of_table_3(
     for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
-                named_model_spec,
+                model_variant_spec,
                 width_in_twelfths=m,
-                model_name=name,
+                variant_name=name,
                 epoch_factor=TIMES,
             )
         if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(
-                named_model_spec,
+                model_variant_spec,
                 width_in_twelfths=m,
-                model_name="Ghost",
+                variant_name="Ghost",
                 ghost_kernel_learning_rate=taps,
             )
     return made
@@ -260,11 +260,11 @@ def list_rows_of_data_augmentation_runs(
 
 
 @cache_result_within_block
-def named_model_spec(
+def model_variant_spec(
     profile: str,
     task: str,
     width_in_twelfths: int,
-    model_name: str,
+    variant_name: str,
     family: str = "bert",
     **student_options: Any,
 ) -> Spec:
@@ -280,9 +280,9 @@ def named_model_spec(
     4); it does not matter for "Plain".
     family: family of encoders, such as "bert".
     student_options: further arguments of `student_spec`."""
-    if model_name == "Plain":
+    if variant_name == "Plain":
         return teacher_spec(profile, task, family)
-    module = make_ghost_options(profile) if model_name == "Ghost" else None
+    module = make_ghost_options(profile) if variant_name == "Ghost" else None
     return student_spec(
         profile, task, width_in_twelfths, module, family, **student_options
     )
@@ -347,7 +347,7 @@ def list_rows_of_table_1(
     return lines
 
 
-def make_head_count_label(family: str) -> dict[str, int]:
+def make_head_count_row_labels(family: str) -> dict[str, int]:
     """Return {"of": number of heads} of an encoder, or {} where the number is 12.
 
     It is added to the labels of a run, so that tables show the width of a pruned model

@@ -77,7 +77,7 @@ def compute_target_cost_ratio(
     )
 
 
-def find_sign_of_cost_loss(
+def compute_cost_gradient_sign(
     actual_cost: float, target_cost: float, tolerance: float
 ) -> int:
     """Return the sign (+1, 0 or -1) of the cost loss's gradient in a pruning search.
@@ -129,15 +129,15 @@ class TrimmedGates(NamedTuple):
 
 
 @dataclass
-class Control:
-    """A Control decides which of N gates are on during a pruning search.
+class GateController:
+    """A GateController decides which of N gates are on during a pruning search.
 
     A gate multiplies a part of the model, such as a head, by the mask sigmoid(alpha).
-    It is on where the mask is above 0.99. The Control switches gates until the model
-    costs `options.ratio` of what it costs with all gates on. It stores no alphas: its
-    methods take them and return changed ones. A region is the gates of one kind in one
-    layer, (layer, kind). The constructor raises Refused where one gate in each region
-    costs more than the target and its tolerance.
+    It is on where the mask is above 0.99. The GateController switches gates until the
+    model costs `options.ratio` of what it costs with all gates on. It stores no alphas:
+    its methods take them and return changed ones. A region is the gates of one kind in
+    one layer, (layer, kind). The constructor raises Refused where one gate in each
+    region costs more than the target and its tolerance.
 
     options: settings of the search.
     sizes: {region: number of gates}, in the order of the N gates.
@@ -245,7 +245,7 @@ class Control:
         goal = self.full * compute_target_cost_ratio(
             step, total_steps, options.ratio, options.schedule
         )
-        if sign := find_sign_of_cost_loss(
+        if sign := compute_cost_gradient_sign(
             self.cost(self.sum_masks_by_region(on)), goal, options.tolerance
         ):
             wish = wish + options.weight * sign * self.compute_log_cost_gradient(alphas)
@@ -500,7 +500,7 @@ class Control:
         gate_alphas: the alphas before [N].
         average_gradients: moving averages of the loss's gradients by alpha [N]."""
         on = new = self.find_active_gates(gate_alphas)
-        if find_sign_of_cost_loss(
+        if compute_cost_gradient_sign(
             self.cost(self.sum_masks_by_region(on)),
             self.full * self.options.ratio,
             self.options.tolerance,
@@ -547,7 +547,7 @@ class Control:
         return is_on
 
 
-def sample_random_gates(
+def sample_gates_at_target_cost(
     gate_options: Gates,
     gate_count_by_region: dict[Any, int],
     count_flops_of_mask_sums: Callable[[Mapping[Any, float]], float],
@@ -563,7 +563,7 @@ def sample_random_gates(
     gate_options: settings of a search, such as `ratio`, the target share of the FLOPs.
     gate_count_by_region: {(layer, kind of gate): number of gates}.
     count_flops_of_mask_sums: f({(layer, kind): sum of masks}) -> FLOPs."""
-    control = Control(
+    control = GateController(
         gate_options, gate_count_by_region, count_flops_of_mask_sums, seed
     )
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(

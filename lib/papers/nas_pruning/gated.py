@@ -36,7 +36,7 @@ REPORTED = {
 
 
 def count_masked_encoder_flops(
-    shape: Shape, mask_of_heads_and_neurons: float = 1.0, token_count: int = TOKENS
+    shape: Shape, shared_mask_value: float = 1.0, token_count: int = TOKENS
 ) -> float:
     """Return the FLOPs of an encoder where all heads and neurons have the same mask.
 
@@ -45,11 +45,11 @@ def count_masked_encoder_flops(
     checked. Counted are the matrix products and the pooler, for one sequence.
 
     shape: sizes of the encoder.
-    mask_of_heads_and_neurons: from 0 to 1; 1 is the whole encoder.
+    shared_mask_value: from 0 to 1; 1 is the whole encoder.
     token_count: T, the length of the sequence."""
     width = {
-        "heads": mask_of_heads_and_neurons * shape.heads,
-        "ffn": mask_of_heads_and_neurons * shape.ffn,
+        "heads": shared_mask_value * shape.heads,
+        "ffn": shared_mask_value * shape.ffn,
     }
     return flops(
         shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, token_count

@@ -19,7 +19,7 @@ from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
 from lib.papers.nas_pruning.control import (
-    Control,
+    GateController,
     GateMask,
     make_encoder_flops_function,
 )
@@ -77,7 +77,9 @@ class GateTraining(loop.Callback):
         cost_function: f({region: sum of masks}) -> FLOPs or another cost.
         options: settings of the search, such as the target cost."""
         self.run, self.model, self.apart = run, model, tuple(gate_alphas)
-        self.control = Control(options, gate_count_by_region, cost_function, run.seed)
+        self.control = GateController(
+            options, gate_count_by_region, cost_function, run.seed
+        )
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
@@ -215,7 +217,10 @@ def make_gate_costs(model: PreTrainedModel, gate_kinds: Iterable[str]) -> GateCo
         planned = gates.plan_gates_by_kind(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         layer_widths.append(
-            {kind: count_layer_parts_by_kind(layer)[kind] for kind in ("heads", "ffn")}
+            {
+                kind: count_prunable_parts_by_kind(layer)[kind]
+                for kind in ("heads", "ffn")
+            }
         )
     attention: Any = layer.attention
     return GateCosts(
@@ -226,7 +231,7 @@ def make_gate_costs(model: PreTrainedModel, gate_kinds: Iterable[str]) -> GateCo
     )
 
 
-def count_layer_parts_by_kind(layer: nn.Module) -> dict[str, int]:
+def count_prunable_parts_by_kind(layer: nn.Module) -> dict[str, int]:
     """Return how many parts of each kind a transformer layer has that can be pruned.
 
     The result is {"heads": A, "ffn": feed-forward neurons, "embedding": inputs of
@@ -247,7 +252,7 @@ def count_inference_flops(model: PreTrainedModel) -> int:
     attention: Any = get_layers(model)[0].attention
     size, layer_widths = (
         attention.self.attention_head_size,
-        map(count_layer_parts_by_kind, get_layers(model)),
+        map(count_prunable_parts_by_kind, get_layers(model)),
     )
     return measured.flops(model.config.hidden_size, size, layer_widths)
 

@@ -1,7 +1,7 @@
 """This module has the losses of the NAS report, for searches and for training pruned
 models: on labels, on a teacher's logits, on its hidden states, or on the latter two.
 
-The functions `make_...` return a context manager that gives a loss, f(batch, row
+The functions `build_...` return a context manager that gives a loss, f(batch, row
 numbers) -> {"loss": scalar, its parts...}, as lib.train.loop.fit takes it."""
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ from lib.train.matching import (
     build_matching_loss_running_teacher,
     pair_student_with_teacher_layers,
 )
-from lib.train.objectives import TaskTraining, build_label_or_teacher_objective
+from lib.train.objectives import TaskTraining, build_label_or_teacher_loss
 
 
-def make_objective(
+def build_objective_loss(
     training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.Loss]:
     """Return a context manager that gives the training loss which the options name.
@@ -38,18 +38,18 @@ def make_objective(
     training: the task's rows and the teacher.
     model: the model that is trained."""
     if options.kind == "prediction":
-        return make_logit_error_objective(training, model)
+        return build_logit_error_loss(training, model)
     if options.kind == "intermediate":
-        return make_hidden_state_objective(training, model, options)
+        return build_hidden_state_loss(training, model, options)
     if options.kind == "two_stage":
-        return make_two_stage_objective(training, model, options)
+        return build_two_stage_loss(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
-    return build_label_or_teacher_objective(
+    return build_label_or_teacher_loss(
         training, model, Targets("soft" if soft else "hard")
     )
 
 
-def make_logit_error_objective(
+def build_logit_error_loss(
     training: TaskTraining, model: PreTrainedModel
 ) -> nullcontext[loop.Loss]:
     """Return a context manager that gives a distillation loss on logits.
@@ -75,12 +75,12 @@ def make_logit_error_objective(
 
 
 @contextmanager
-def make_hidden_state_objective(
+def build_hidden_state_loss(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss on hidden states, summed over pairs of layers.
 
-    It is used as `with make_hidden_state_objective(...) as loss`. The loss is f(batch,
+    It is used as `with build_hidden_state_loss(...) as loss`. The loss is f(batch,
     row numbers) -> {"loss": scalar, "layers", "attention"}. "layers" has the mean
     squared errors of the embedding output and of the layers' outputs. "attention" has
     those of attention scores before the softmax, if the options ask for it. A student
@@ -120,12 +120,12 @@ def make_hidden_state_objective(
 
 
 @contextmanager
-def make_two_stage_objective(
+def build_two_stage_loss(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss that changes after half of the training steps.
 
-    It is used as `with make_two_stage_objective(...) as loss`. The loss compares hidden
+    It is used as `with build_two_stage_loss(...) as loss`. The loss compares hidden
     states with the teacher's in the first half and logits in the second, so that both
     stages of TinyBERT's distillation fit into one run. It is f(batch, row numbers) ->
     {"loss": scalar, further terms to log}.
@@ -134,8 +134,8 @@ def make_two_stage_objective(
     options: whether attention scores are matched too, and padded tokens are left
     out."""
     with (
-        make_logit_error_objective(training, student) as later,
-        make_hidden_state_objective(training, student, options) as first,
+        build_logit_error_loss(training, student) as later,
+        build_hidden_state_loss(training, student, options) as first,
     ):
         yield LossSwitchedHalfway(first, later)
 

@@ -38,9 +38,9 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
             run.seed,
         )
     else:
-        on = control.sample_random_gates(options, sizes, cost, run.seed)
+        on = control.sample_gates_at_target_cost(options, sizes, cost, run.seed)
     flops, full_flops = (
-        cost(control.Control(options, sizes, cost).sum_masks_by_region(on)),
+        cost(control.GateController(options, sizes, cost).sum_masks_by_region(on)),
         cost(sizes),
     )
     return {

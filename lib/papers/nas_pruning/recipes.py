@@ -391,8 +391,8 @@ def pruned_spec(
     is_augmented: whether the training after the search uses augmented rows.
     keeps_searched_weights: whether that training starts from the weights at the end of
     the search (section 7.8) instead of the fine-tuned ones.
-    search_settings: further arguments of `search_spec`, such as the target FLOPs
-    `ratio`."""
+    search_settings: further arguments of `architecture_search_spec`, such as the target
+    FLOPs `ratio`."""
     fine_tuned = finetuned_unpruned_spec(profile, task, model)
     search = architecture_search_spec(
         profile, task, fine_tuned, objective=objective, **search_settings
@@ -541,7 +541,9 @@ def make_random_pruned_model_config(
     cost = control.make_encoder_flops_function(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
-    on = control.sample_random_gates(make_gate_settings(flops_ratio), number, cost, 0)
+    on = control.sample_gates_at_target_cost(
+        make_gate_settings(flops_ratio), number, cost, 0
+    )
     parts = np.split(on, np.cumsum([*number.values()])[:-1])
     left = [np.flatnonzero(part).tolist() for part in parts]
     return {

@@ -11,14 +11,14 @@ from lib.model import backbone, gates, masks
 from lib.model.parts import count_parameters, get_encoder
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning.gating import GateSearch, count_inference_flops
-from lib.papers.nas_pruning.objectives import make_objective
+from lib.papers.nas_pruning.objectives import build_objective_loss
 from lib.papers.nas_pruning.options import Gates, Objective
 from lib.stats.cost import KeptIndices
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_label_or_teacher_objective
+from lib.train.objectives import build_label_or_teacher_loss
 
 
 def nas_search(
@@ -41,7 +41,7 @@ def nas_search(
     return train_and_save(
         training,
         model,
-        make_objective(training, model, Objective(**objective)),
+        build_objective_loss(training, model, Objective(**objective)),
         [search],
     )
 
@@ -72,7 +72,7 @@ def retrain(
     if architecture:
         apply_surgery(model, {"op": "keep", **architecture})
     result = train_and_save(
-        training, model, make_objective(training, model, Objective(**objective))
+        training, model, build_objective_loss(training, model, Objective(**objective))
     )
     return result | count_parameters(model) | {"flops": count_inference_flops(model)}
 
@@ -101,9 +101,9 @@ def imp(
         model, backbone.load(training.run.inputs["origin"].model_folder)[0], kept
     )
     if objective:
-        learned = make_objective(training, model, Objective(**objective))
+        learned = build_objective_loss(training, model, Objective(**objective))
     else:
-        learned = build_label_or_teacher_objective(training, model, Targets("hard"))
+        learned = build_label_or_teacher_loss(training, model, Targets("hard"))
     return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
 
 

@@ -72,9 +72,7 @@ def distil(
         ]
         for name, model in (("start", student), ("teacher", teacher))
     }
-    objective = build_distillation_objective(
-        training, student, teacher, Distil(**distil)
-    )
+    objective = build_distillation_loss(training, student, teacher, Distil(**distil))
     mended = [DistillationMetrics(training.run, student)]
     return (
         train_and_save(training, student, objective, mended, scored_splits=())
@@ -152,7 +150,7 @@ def list_hidden_state_matches(
     ]
 
 
-def build_distillation_objective(
+def build_distillation_loss(
     training: TaskTraining,
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,

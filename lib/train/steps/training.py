@@ -8,7 +8,7 @@ from lib.model.surgery import apply_surgery
 from lib.stats.metrics import Metrics
 from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_label_or_teacher_objective
+from lib.train.objectives import build_label_or_teacher_loss
 
 
 def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
@@ -27,7 +27,7 @@ def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
     return train_and_save(
         training,
         model,
-        build_label_or_teacher_objective(training, model, Targets(**targets)),
+        build_label_or_teacher_loss(training, model, Targets(**targets)),
     ) | count_parameters(model)
 
 

@@ -3,8 +3,8 @@ programming does (EfficientBERT, section 3.2).
 
 It works on prefix lists, in which a linear map has two operands, a tensor and its
 weights: `W2 gelu(W1 x)` is `linear gelu linear x W1 W2`. All is as in EfficientBERT's
-public code, except that `parse_valid_prefix_tokens` also checks length and widths, and
-compares the operands of binary operations exactly."""
+public code, except that `parse_prefix_notation_if_valid` also checks length and widths,
+and compares the operands of binary operations exactly."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,7 +28,7 @@ ARITY = (
 )
 
 
-def list_prefix_tokens(node: language.Node) -> list[str]:
+def convert_to_prefix_notation(node: language.Node) -> list[str]:
     """Return the syntax tree of an FFN's formula as a list of symbols in prefix order.
 
     The formula of a feed-forward network (FFN) is text such as `W2 gelu(W1 x)`. Each
@@ -37,21 +37,23 @@ def list_prefix_tokens(node: language.Node) -> list[str]:
     Random changes of formulas work on such lists, as in EfficientBERT's public code.
 
     node: root of the syntax tree."""
-    inner = [token for child in node.args for token in list_prefix_tokens(child)]
+    inner = [
+        token for child in node.args for token in convert_to_prefix_notation(child)
+    ]
     return (
         ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
     )
 
 
-def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
+def parse_prefix_notation(formula_symbols: list[str]) -> language.Node | None:
     """Return the syntax tree of a list of symbols in prefix order, or None.
 
     The tree is that of the formula of a feed-forward network, such as W2 gelu(W1 x). It
-    is the inverse of `list_prefix_tokens`. Random changes may give a list that is no
-    formula, and the result is then None. That is so where "linear" lacks its weights W1
-    or W2, where weights stand in the place of an input, and where "foreign" occurs, a
-    linear map with the size of another layer."""
-    left = iter(tokens)
+    is the inverse of `convert_to_prefix_notation`. Random changes may give a list that
+    is no formula, and the result is then None. That is so where "linear" lacks its
+    weights W1 or W2, where weights stand in the place of an input, and where "foreign"
+    occurs, a linear map with the size of another layer."""
+    left = iter(formula_symbols)
 
     def read_node() -> language.Node:
         op = next(left, "")
@@ -70,24 +72,24 @@ def parse_prefix_tokens(tokens: list[str]) -> language.Node | None:
         return None
 
 
-def find_end_of_subtree(tokens: list[str], start: int) -> int:
+def find_end_of_subtree(formula_symbols: list[str], start: int) -> int:
     """Return the index after the last symbol of a subtree in a list of symbols.
 
     The list has the formula of a feed-forward network, such as W2 gelu(W1 x), in prefix
     order: each operation is followed by its operands. So a subtree is the slice from
     `start` to the result, which can be replaced as a whole.
 
-    tokens: the symbols of the formula, such as ["gelu", "x"].
+    formula_symbols: the symbols of the formula, such as ["gelu", "x"].
     start: index of the root of the subtree."""
     open_ = 1
     while open_:
-        open_ += ARITY[tokens[start]] - 1
+        open_ += ARITY[formula_symbols[start]] - 1
         start += 1
     return start
 
 
-def mutate_prefix_tokens(
-    tokens: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
+def mutate_prefix_notation(
+    formula_symbols: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
 ) -> list[str]:
     """Return a copy of the prefix list of an FFN's formula after random changes.
 
@@ -96,9 +98,9 @@ def mutate_prefix_tokens(
     random subtree is replaced by a random full tree of depth 0 to 3. One symbol, never
     the root, is replaced by a random one with as many operands, maybe the same. An
     operation is inserted above a random subtree. Most results are no valid formula, so
-    the caller checks them (`parse_valid_prefix_tokens`) and tries again.
+    the caller checks them (`parse_prefix_notation_if_valid`) and tries again.
 
-    tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
+    formula_symbols: symbols in prefix order, such as `linear gelu linear x W1 W2`.
     linear_map_count: number of linear maps among which a mutation draws. One is
     "linear". All others are "foreign", a map with the size of another layer, which
     makes the result invalid.
@@ -107,7 +109,7 @@ def mutate_prefix_tokens(
     def pick_at_random(values: Sequence[str]) -> str:
         return values[int(draw_uniform() * len(values))]
 
-    def sample_full_tree_tokens(tree_depth: int) -> list[str]:
+    def sample_full_tree_symbols(tree_depth: int) -> list[str]:
         symbols, left = [], [tree_depth]
         while left:
             tree_depth = left.pop()
@@ -117,35 +119,37 @@ def mutate_prefix_tokens(
 
     binary = ("linear", *("foreign",) * (linear_map_count - 1), *BINARY)
     functions = binary + UNARY
-    position = int(draw_uniform() * len(tokens))
-    tokens = (
-        tokens[:position]
-        + sample_full_tree_tokens(int(draw_uniform() * (DEPTH + 1)))
-        + tokens[find_end_of_subtree(tokens, position) :]
+    position = int(draw_uniform() * len(formula_symbols))
+    formula_symbols = (
+        formula_symbols[:position]
+        + sample_full_tree_symbols(int(draw_uniform() * (DEPTH + 1)))
+        + formula_symbols[find_end_of_subtree(formula_symbols, position) :]
     )
-    if len(tokens) > 1:
-        position = 1 + int(draw_uniform() * (len(tokens) - 1))
+    if len(formula_symbols) > 1:
+        position = 1 + int(draw_uniform() * (len(formula_symbols) - 1))
         alike = {0: TERMINALS, 1: UNARY, 2: binary}
-        tokens[position] = pick_at_random(alike[ARITY[tokens[position]]])
-    position = int(draw_uniform() * len(tokens))
+        formula_symbols[position] = pick_at_random(
+            alike[ARITY[formula_symbols[position]]]
+        )
+    position = int(draw_uniform() * len(formula_symbols))
     op, part = (
         pick_at_random(functions),
-        tokens[position : find_end_of_subtree(tokens, position)],
+        formula_symbols[position : find_end_of_subtree(formula_symbols, position)],
     )
     place = int(draw_uniform() * ARITY[op])
     args = [
         part if i == place else [pick_at_random(TERMINALS)] for i in range(ARITY[op])
     ]
     return [
-        *tokens[:position],
+        *formula_symbols[:position],
         op,
         *(token for arg in args for token in arg),
-        *tokens[position + len(part) :],
+        *formula_symbols[position + len(part) :],
     ]
 
 
-def parse_valid_prefix_tokens(
-    tokens: list[str],
+def parse_prefix_notation_if_valid(
+    formula_symbols: list[str],
     hidden_size: int | None = None,
     inner_size: int | None = None,
     size_mismatch_rule: str = "truncate",
@@ -158,15 +162,17 @@ def parse_valid_prefix_tokens(
     `parse_and_check_formula`, such as no activation of an activation. Formulas with
     wrong widths are rejected before any training, unlike in EfficientBERT's code.
 
-    tokens: symbols in prefix order, such as `linear gelu linear x W1 W2`.
+    formula_symbols: symbols in prefix order, such as `linear gelu linear x W1 W2`.
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     widths unchecked.
     size_mismatch_rule: what happens to operands of different widths: "truncate" or
     "pad"."""
     once = {"W1": 1, "W2": 1, "linear": 2}
-    if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
+    if len(formula_symbols) > NODES or any(
+        formula_symbols.count(name) != n for name, n in once.items()
+    ):
         return None
-    node, (low, high) = parse_prefix_tokens(tokens), HEIGHTS
+    node, (low, high) = parse_prefix_notation(formula_symbols), HEIGHTS
     allowed = (
         node
         and low <= language.measure_height(node) <= high
@@ -197,10 +203,10 @@ def mutate_formula(
     widths unchecked.
     size_mismatch_rule: what happens to operands of different widths: "truncate" or
     "pad"."""
-    seed = list_prefix_tokens(language.parse_feed_forward_formula(formula))
+    seed = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     for _ in range(max_tries):
-        node = parse_valid_prefix_tokens(
-            mutate_prefix_tokens(seed, linear_map_count, draw_uniform),
+        node = parse_prefix_notation_if_valid(
+            mutate_prefix_notation(seed, linear_map_count, draw_uniform),
             hidden_size,
             inner_size,
             size_mismatch_rule,

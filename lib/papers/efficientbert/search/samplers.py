@@ -82,18 +82,22 @@ def propose_candidate(
     if options.method == "evolution" and len(history) >= options.population:
         return mutate_tournament_winner(space, history, seen, options, rng)
     if options.method != "cascade":
-        return sample_candidate_in_region(space, seen, [], options, rng)
+        return sample_unevaluated_candidate(space, seen, [], options, rng)
     # Imported before `threadpool_limits`, which limits only libraries that are loaded.
     import sklearn.ensemble  # noqa: F401
 
     # On so few rows several threads mostly wait for each other, up to 20 times as long.
     with threadpool_limits(1):
-        return sample_candidate_in_region(
-            space, seen, fit_region_classifiers(space, history, options), options, rng
+        return sample_unevaluated_candidate(
+            space,
+            seen,
+            fit_promising_network_classifiers(space, history, options),
+            options,
+            rng,
         )
 
 
-def fit_region_classifiers(
+def fit_promising_network_classifiers(
     space: Space, history: list[Evaluation], options: Search
 ) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
     """Return classifiers that tell which networks are promising.
@@ -118,10 +122,10 @@ def fit_region_classifiers(
     return [classifier.predict for classifier in fitted]
 
 
-def sample_candidate_in_region(
+def sample_unevaluated_candidate(
     space: Space,
     evaluated_network_keys: set[str],
-    region_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
+    promising_network_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -134,9 +138,9 @@ def sample_candidate_in_region(
     space: the set of networks from which is drawn.
     evaluated_network_keys: texts that identify the networks that were evaluated before,
     as `Space.make_deduplication_key` returns them.
-    region_classifiers: functions features [N, F] -> bool [N], as
-    `fit_region_classifiers` returns them; [] accepts every network."""
-    best, reached, size = None, -1, BATCH if region_classifiers else 1
+    promising_network_classifiers: functions features [N, F] -> bool [N], as
+    `fit_promising_network_classifiers` returns them; [] accepts every network."""
+    best, reached, size = None, -1, BATCH if promising_network_classifiers else 1
     for start in range(0, options.draws, size):
         drawn = [
             space.sample_candidate(rng) for _ in range(min(size, options.draws - start))
@@ -148,10 +152,10 @@ def sample_candidate_in_region(
         ]
         if not new:
             continue
-        steps = count_consecutive_acceptances(space, new, region_classifiers)
+        steps = count_consecutive_acceptances(space, new, promising_network_classifiers)
         if steps.max() > reached:
             best, reached = new[steps.argmax()], steps.max()
-        if reached == len(region_classifiers):
+        if reached == len(promising_network_classifiers):
             break
     return best
 
@@ -159,7 +163,7 @@ def sample_candidate_in_region(
 def count_consecutive_acceptances(
     space: Space,
     candidates: list[Net],
-    region_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
+    promising_network_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
 ) -> np.ndarray:
     """Return how many classifiers accept each network before one rejects it, int [N].
 
@@ -168,10 +172,12 @@ def count_consecutive_acceptances(
 
     space: the set of networks, which computes the features of a network.
     candidates: N networks.
-    region_classifiers: functions features [N, F] -> bool [N]."""
+    promising_network_classifiers: functions features [N, F] -> bool [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.make_features(candidates) if region_classifiers else None
-    for goes in region_classifiers:
+    features = (
+        space.make_features(candidates) if promising_network_classifiers else None
+    )
+    for goes in promising_network_classifiers:
         assert features is not None
         on &= goes(features).astype(bool)
         steps += on
@@ -243,4 +249,4 @@ def mutate_tournament_winner(
         child = space.mutate_net(parent, rng)
         if space.make_deduplication_key(child) not in evaluated_network_keys:
             return child
-    return sample_candidate_in_region(space, evaluated_network_keys, [], options, rng)
+    return sample_unevaluated_candidate(space, evaluated_network_keys, [], options, rng)

@@ -50,7 +50,7 @@ class LayerChoices:
         return int(self.count_combinations_from_layer(0, 0))
 
     def count_combinations_from_layer(
-        self, first_layer: int, cost_before: int | np.ndarray
+        self, first_layer: int, cost_of_earlier_layers: int | np.ndarray
     ) -> np.int64 | np.ndarray:
         """Count the choices for the last layers that bring the cost into the window.
 
@@ -58,11 +58,13 @@ class LayerChoices:
         is that of the total cost, `min_total` to `max_total`. Random draws use the
         counts as weights.
 
-        cost_before: the cost of the layers before `first_layer`, one number or an
-        array. The result has its shape."""
+        cost_of_earlier_layers: the cost of the layers before `first_layer`, one number
+        or an array. The result has its shape."""
         sums, below = self.ways[len(self.costs) - first_layer]
-        above = below[np.searchsorted(sums, self.high - cost_before, "right")]
-        return above - below[np.searchsorted(sums, self.low - cost_before)]
+        above = below[
+            np.searchsorted(sums, self.high - cost_of_earlier_layers, "right")
+        ]
+        return above - below[np.searchsorted(sums, self.low - cost_of_earlier_layers)]
 
     def sample_option_indices(self, rng: np.random.Generator) -> list[int]:
         """Draw an option for each layer such that the total cost lies in the window.

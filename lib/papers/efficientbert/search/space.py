@@ -30,7 +30,7 @@ from lib.papers.efficientbert.search.grow import (
     TABLE_1,
     TERMINALS,
     UNARY,
-    list_prefix_tokens,
+    convert_to_prefix_notation,
     mutate_formula,
 )
 from lib.papers.efficientbert.search.language import (
@@ -473,7 +473,7 @@ def _encode_layer_features(
     if "formula" not in searched_dimensions:
         return [size_index]
     linear, others = (size_index, len(IDS)) if "ids" in searched_dimensions else (0, 1)
-    tokens = list_prefix_tokens(language.parse_feed_forward_formula(formula))
+    tokens = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
     indices = [linear if t == "linear" else others + names.index(t) for t in tokens]
     return indices + [-1] * (NODES - len(indices))

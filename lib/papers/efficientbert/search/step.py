@@ -218,7 +218,7 @@ def make_short_training_scorer(
         part = Scratch(run.folder, run.seed)  # A candidate needs no checkpoints.
         if corpus:
             assert pretraining_settings is not None
-            with students.make_distillation_objective(
+            with students.build_distillation_loss(
                 student, general, distillation, numerics
             ) as loss:
                 loop.fit(
@@ -230,7 +230,7 @@ def make_short_training_scorer(
                     numerics,
                     batches=batches,
                 )
-        with students.make_distillation_objective(
+        with students.build_distillation_loss(
             student, teacher, distillation, numerics, rows.labels
         ) as loss:
             loop.fit(part, student, rows, loss, train, numerics, judge)

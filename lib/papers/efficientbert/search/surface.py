@@ -73,28 +73,28 @@ def _make_all_ones_linear_maps(
     two, and W2 multiplies the sum by e / 2, which allows a fraction. W2 always has
     two."""
 
-    def make_repeated_channel_sum(
-        output_channel_count: int, factor: float = 1.0
+    def make_equal_weight_linear_map(
+        output_channel_count: int, shared_weight: float = 1.0
     ) -> Callable[[np.ndarray], np.ndarray]:
         """Return a linear map with equal weights.
 
         It is f(values [..., C]) -> [..., output_channel_count]. Each output channel is
-        the sum over the C input channels times `factor`."""
+        the sum over the C input channels times `shared_weight`."""
         return lambda a: np.repeat(
-            clip_to_avoid_overflow(factor * a.sum(-1, keepdims=True)),
+            clip_to_avoid_overflow(shared_weight * a.sum(-1, keepdims=True)),
             output_channel_count,
             -1,
         )
 
     if rounding_mode == "whole":
         up, down = (
-            make_repeated_channel_sum(max(1, int(inner_channel_count))),
-            make_repeated_channel_sum(CHANNELS),
+            make_equal_weight_linear_map(max(1, int(inner_channel_count))),
+            make_equal_weight_linear_map(CHANNELS),
         )
     else:
         up, down = (
-            make_repeated_channel_sum(CHANNELS),
-            make_repeated_channel_sum(CHANNELS, inner_channel_count / CHANNELS),
+            make_equal_weight_linear_map(CHANNELS),
+            make_equal_weight_linear_map(CHANNELS, inner_channel_count / CHANNELS),
         )
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
