@@ -198,7 +198,7 @@ class Result:
         The reference effect is the effect that the paper prints or, where it prints
         none, the smallest effect of interest. The 95 % interval then excludes this
         effect, on the side of "no effect". The result is False without an interval or a
-        tested effect."""
+        reference effect."""
         e, aim = self.estimate, self.reference_effect
         if e is None or aim is None:
             return False
