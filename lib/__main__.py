@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 try:
     from lib.core import disk, paths
     from lib.core.names import Refused, format_error_in_one_line
-# An older Python lacks a module of the standard library.
+# A Python older than 3.11 lacks a module of the standard library, such as tomllib.
 except ModuleNotFoundError as error:
     needs = "needs Python 3.11"
     sys.exit(f"error: {error} in {sys.executable}, and the workbook {needs}")
@@ -385,7 +385,8 @@ def plan(args: argparse.Namespace) -> bool:
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
             print(f"{notebook.make_notebook_id(path)}: {counts}")
     about = clock.describe_expected_time(every, args.workers or paths.count_cores())
-    # The clock forecasts by runs of smaller encoders, so the plan's hours are printed.
+    # A profile with a plan has core-hours that were estimated beforehand. They are
+    # printed instead of the forecast, which rests on runs of smaller encoders.
     if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
@@ -610,7 +611,8 @@ def main(command_line: Sequence[str] | None = None) -> int:
     if fix:
         print(f"error: {fix}", file=sys.stderr)
         return 2
-    # Hide messages that a run's log has; workers and kernels inherit this.
+    # Hide messages of transformers that are only of use in a run's log. Workers and
+    # notebook kernels inherit this variable.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # A termination signal ends a command as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

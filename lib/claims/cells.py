@@ -41,13 +41,15 @@ CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-# {comparison sign: signs that its margin may have}: ~ needs +-, >= may have -, <= may
-# have +. None is for no margin.
+# {comparison sign: signs that may precede its margin}. None stands for no margin.
+# "A ~ B +- 0.5" needs a margin, "A >= B - 0.5" and "A <= B + 0.5" may have one.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
-# Key of WEIGHTS whose result is a difference in points of the score, not a slope.
+# Key of WEIGHTS for the first model minus the mean of the others. The result is a
+# difference in points, so its unit has no suffix such as "per doubling".
 FIRST = "first above the others"
-# {kind of fit: function from the numbers x in the models' labels [n] to weights [n] of
-# the models' scores}.
+# A comparison may combine n models, such as "k = 3 | k = 5 | k = 7", by a weighted sum
+# of their scores. {kind of sum: function from the numbers x in the models' labels [n]
+# to the weights [n]}.
 WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per doubling": lambda x: paired.compute_slope_weights(np.log2(x)),
     "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
@@ -58,9 +60,10 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
 
-# Conditions on a row's labels: ((label, accepted values with "/" between), ...)
+# Conditions on the labels of a run: ((label, accepted values with "/" between), ...),
+# such as (("m", "3/6"), ("task", "CoLA")).
 RowConditions: TypeAlias = tuple[tuple[str, str], ...]
-# (label of the model, conditions on its other labels)
+# The runs of one model: (label of the model, conditions on the runs' other labels).
 ModelSelector: TypeAlias = tuple[str, RowConditions]
 
 
@@ -109,7 +112,8 @@ class Cell:
     measure: str  # Key of MEASURES; "" for the score.
     about: str  # Argument of the measure, such as the timed model; "" for most.
     terms: tuple[WeightedTerm, ...]
-    # Claimed region. At (0, 0) the measure must be 0 in every run.
+    # (low, high) in which the value lies if the claim holds. With (0, 0) the measure
+    # must be 0 in every run.
     bounds: tuple[float, float]
     # Where several models are combined, as by a fitted line: how they are weighted (a
     # key of WEIGHTS). Else "".
@@ -323,8 +327,8 @@ def parse_cell(cell_text: str) -> Cell:
     if measure:
         check_known_name("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:
-        # Written with `not`, so that nan is refused too: it stands for a label without
-        # a number.
+        # Written with `not`, so that nan is refused too. The sum is nan where a model's
+        # label has no number.
         raise Refused(
             f"cell {cell_text!r}: scores are compared in pairs, so weights sum to 0"
         )

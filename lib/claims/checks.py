@@ -249,7 +249,7 @@ class PrintedCells:
         ]
         full = max(len(part) for *_, part in parts)
         rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
-        # pyrefly: ignore[bad-argument-type, bad-specialization]  # The cells are numbers.
+        # pyrefly: ignore[bad-argument-type, bad-specialization]  # Cells are numbers.
         means = [round_half_away_from_zero(statistics.mean(p), 1) for *_, p in rows]
         pairs = zip(rows, means, strict=True)
         return [key for (key, printed, _), mean in pairs if mean != printed]
@@ -404,8 +404,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
 FUNCTIONS |= dict(
     abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
 )
-# The builtin `all` stops at the first false cell, so the later ones would not be noted
-# as read.
+# This `all` reads all cells of the printed tables, and each cell that is read is noted.
+# The builtin would stop at the first false one.
 FUNCTIONS |= dict(
     given=evaluate_expression,
     isnum=lambda cell: isinstance(cell, Fraction),

@@ -33,7 +33,7 @@ class SeedCounts(NamedTuple):
 
 class WeightedPairs(NamedTuple):
     pairs: list[paired.Pair]  # Pairs of runs at equal seeds.
-    weight: float
+    weight: float  # Factor of the pairs' mean difference in the effect.
 
 
 def group_rows_by_model(
@@ -211,8 +211,8 @@ def estimate_effect_on_measure(
         e = paired.estimate_difference_of_proportions(
             *(part["value"] for part in parts)
         )
-        # The claim is that no run (or every run) has the property. That is checked by
-        # counting, so the interval has no width.
+        # The claim is that no run, or every run, has the property (equal bounds). That
+        # is checked by counting, so the interval has no width.
         if cell.bounds[0] == cell.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)

@@ -33,8 +33,8 @@ from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.papers import grids
 
-# Steps that search for a network. Notebooks show their runs beside those of the
-# networks that they chose.
+# Steps (kinds of run) that search for an architecture or draw one at random. Notebooks
+# show such a run beside that of the chosen network, so both are recorded.
 BESIDE = ("search", "nas_search", "random_architecture")
 
 

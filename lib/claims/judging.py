@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCALE = "mini"
-# Roles of claims that are decided by runs.
+# Values of the column `role` in claims.csv for claims that are tested by runs: main
+# conclusions of a paper, this project's own questions, and further findings of a paper.
 ROLES = (
     "central",
     "own",
@@ -85,7 +86,7 @@ def list_grid_rows_of_notebooks(
     seeds: only rows with these seeds, or without a seed, are returned; () for the
     notebooks' own seeds."""
     pages = [page for page in notebook_ids if plans.has_rows_at_profile(profile, page)]
-    # A plan sets the seeds of its rows itself.
+    # Where the profile has a plan, the plan sets the seeds of each row.
     asked = () if plans.read_plan(profile) else seeds
     grid_rows = [
         row

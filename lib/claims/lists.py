@@ -13,7 +13,7 @@ from lib.core.papers import find_notebook_path, list_papers_by_name
 from lib.core.paths import PUBLISHED
 
 ClaimAndCell: TypeAlias = tuple[str, str]  # (claim id, text of a comparison)
-# {(text of a comparison, task): effect}
+# {(text of a comparison, task): effect, in the unit of the comparison, such as points}
 EffectByCellAndTask: TypeAlias = dict[tuple[str, str], float]
 PAPERS = {name: paper.title for name, paper in list_papers_by_name().items()}
 

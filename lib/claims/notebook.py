@@ -30,17 +30,20 @@ from lib.core.types import Json
 from lib.papers import grids
 
 ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
-# Environment variable, set by commands that make pages: where to write the page, as
-# JSON. Where it is set, the notebook leaves missing runs to the command and shows no
-# widget.
+# Environment variable that a command sets before it runs a notebook to make its page.
+# It has, as JSON, the folder of the page and how the notebook differs from the
+# committed one. Where it is set, the notebook leaves missing runs to the command and
+# shows no widget.
 BATCH = "WORKBOOK_BATCH"
 
-# Largest allowed (number, seed) of a parameter whose annotation has no range.
+# Largest allowed value of a notebook's parameter whose annotation has no range: of a
+# number, and of a seed.
 MOST = (100_000, 2**31 - 1)
 
 
 ParameterValues: TypeAlias = Json  # {name of a notebook's parameter: its value}
-# What the JSON file beside a notebook's page holds (HOLDS).
+# Content of the JSON file beside a notebook's page, from which the index of pages is
+# made; HOLDS has its keys.
 PageSummary: TypeAlias = Json
 # {"parameters": default values, "cells": digest of all other cells} of a notebook.
 NotebookDigest: TypeAlias = Json
@@ -120,7 +123,8 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     return list(chosen)
 
 
-# {key: type} that the JSON file beside a page must have for the index of pages.
+# {key: type of the value} that the JSON file beside a page must have. A file without
+# them was written by another version of this code, and is ignored.
 HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files": list}
 FIX = "take it from git, or delete it"
 

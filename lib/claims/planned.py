@@ -20,8 +20,8 @@ from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
 
-# Name in a plan for a second task, which is chosen by a rule once results on the first
-# are there. Until then its lines are not run.
+# Stands in a plan for a second task. A rule chooses this task once results on the first
+# task are there. Until then, the lines of the plan with SECOND are not run.
 SECOND = "second"
 
 
@@ -52,9 +52,10 @@ class PlanLine:
     models: tuple[str, ...]  # Labels of the models, as comparisons write them.
     where: str  # Conditions on the rows' labels, such as "m=3/1": m is 3 or 1.
     cells: str  # Comparisons that are tested, each on each task.
-    # Empty for rows without a task, or while the second task is not chosen.
+    # Tasks of the runs. Empty for runs without a task, and while the second task is not
+    # chosen.
     tasks: tuple[str, ...]
-    waits: bool  # Whether the line waits, because the second task is not chosen.
+    waits: bool  # Whether no run is made yet, as the second task is not chosen.
     seeds: tuple[int, ...]
     core_hours: float
     arguments: Json  # Further arguments of the notebook's function `grid`.

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from lib.claims import cells, lists
 from lib.core.rows import ResultRow, Row
 
-SCALES = ("mini", "base")  # Profiles (scales of runs) with planned seeds and records.
+# Profiles (sizes of the experiments) that have planned seeds and committed results.
+SCALES = ("mini", "base")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class PlannedCell:
     seeds: tuple[int, ...]
     models_expected_to_collapse: tuple[
         str, ...
-    ]  # Models whose collapsed runs are compared too.
+    ]  # Models whose runs count even if they score no better than chance.
 
     def find_smallest_effect_of_interest(self, task: str) -> float:
         """Return the smallest effect of interest of this comparison on a task.

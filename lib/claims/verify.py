@@ -41,7 +41,8 @@ from lib.core.store import Run, Store
 from lib.papers.grids import PROFILES
 from lib.stats import metrics
 
-# {committed table: its columns}. The first KEY columns identify a line.
+# {committed table: its columns, with commas between}. The first KEY columns identify a
+# line.
 COLUMNS = {
     "runs.csv": "page,profile,labels,seed,run",
     "verdicts.csv": ",".join(judging.HEAD),

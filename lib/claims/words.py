@@ -55,8 +55,8 @@ AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
 )
 DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
-# Points of the score within which a model that the claim expects to fail counts as
-# having come near the other model.
+# A model that the claim expects to fail counts as having come near the other model if
+# its score is within this many points of the other's.
 NEAR = 10.0
 FAMILIES = {
     "bert": "BERT",
@@ -114,21 +114,22 @@ class Result:
 
     claim: str
     cell: Cell
-    task: str  # Task, or tasks of the mean with "/" between; "" without a task.
+    task: str  # Task, or the tasks of a mean with "/" between; "" without a task.
     estimate: paired.Estimate | None
     done: int  # Number of planned seeds whose runs have all ended.
     planned: int
-    reason: str = ""  # Sentence on why the cell is not measured.
+    reason: str = ""  # Why the comparison is not measured, in a sentence.
     # Value that the paper prints for this comparison.
     printed: float | None = None
     interest: float | None = None  # Smallest effect of interest, fixed before the runs.
-    # Whether it is one task of a mean: shown, but not counted in totals.
+    # Whether this is a single task beside the mean over tasks. It is shown, but totals
+    # count the mean alone.
     beside: bool = False
     collapsed: str = ""  # Sentence on how many runs of which model collapsed.
     counts: str = ""  # Counts of a share, such as "8 of 8 against 0 of 8".
     sentence: str = ""  # The comparison and its task, in words.
     short: str = ""  # The comparison as an axis label.
-    # Another claim with the same comparison, under which it is counted.
+    # Id of another claim with the same comparison. Totals count it only there.
     same_as: str = ""
     # P-value after Holm's correction over all comparisons of a paper.
     holm: float | None = None
@@ -223,13 +224,13 @@ class Result:
             )
         if not self.interval_excludes_printed_value:
             return ""
-        # The region has two ends or none, so it gives no direction. The distance from
-        # no effect is compared.
+        # A claimed region with two finite ends, or with none, gives no direction. So
+        # the distances from the value of no effect are compared.
         if isfinite(low) == isfinite(high):
             is_stronger = abs(e.mean - self.value_of_no_effect) > abs(
                 self.printed - self.value_of_no_effect
             )
-        else:  # The region has one end, and its open side is the claimed direction.
+        else:  # The region has one finite end; the claimed direction is away from it.
             is_stronger = (e.mean > self.printed) == isfinite(low)
         return f"{'stronger' if is_stronger else 'weaker'} than printed"
 
@@ -371,7 +372,7 @@ class Verdict:
     profile: str = "any"
     # "finding" (decided by runs) or "arithmetic" (computed again).
     kind: str = "arithmetic"
-    verdict_word: str = ""  # Key of CHECKS; "" for a finding.
+    verdict_word: str = ""  # Such as "equal", a key of CHECKS; "" for a finding.
     measured: str = ""  # The computed value in words; "" for a finding.
 
     def __getitem__(self, key: str) -> "Verdict":
@@ -478,14 +479,15 @@ class JudgingInputs:
     planned: the number of planned seeds; 0 to count those of the runs.
     models_expected_to_collapse: labels of models that the claim expects to fail."""
 
-    # {task: its Columns}, the metrics by which it is scored.
+    # {task: its Columns}, the metrics by which the task is scored.
     columns_by_task: MetricColumnsByTask
     profile: str  # Scale of the runs, such as "mini".
-    # {(text of a cell, task): printed value}
+    # {(text of a comparison, task): effect that the paper prints}
     printed: EffectByCellAndTask = field(default_factory=dict)
-    # {(text of a cell, task or "" for all): smallest effect of interest}
+    # {(text of a comparison, task or "" for all): smallest effect of interest}
     interest: EffectByCellAndTask = field(default_factory=dict)
-    # {task: score of the unpruned model in a trial, in points}
+    # {task: score of the unpruned model in points, at a seed that no claim uses}. A
+    # model with less than half of this score has learned too little to be compared.
     unpruned_scores: Mapping[str, float] = field(default_factory=dict)
     planned: int = 0  # Number of planned seeds; 0 for the number in the rows.
     models_expected_to_collapse: tuple[
@@ -521,7 +523,7 @@ class JudgingInputs:
 
 class JudgedCells(NamedTuple):
     results: list[Result]
-    note: str  # On failed runs and mixed dtypes; "" without any.
+    note: str  # Remark on failed runs and on runs of two dtypes; "" without any.
 
 
 def judge_cells(
@@ -676,8 +678,8 @@ def make_results_of_cell(
                     )
                 )
         return results
-    # A cell whose models are on different tasks compares these tasks with each other,
-    # so it has no mean over tasks.
+    # A comparison whose models are on different tasks compares these tasks with each
+    # other, so it has no mean over tasks.
     apart = len({dict(where).get("task") for _, where in cell.models}) > 1
     if len(by_task) < 2 or cell.measure or apart:
         return [make_result_from_rows(cell, rows, "/".join(sorted(by_task)))]

@@ -45,8 +45,9 @@ HOST = 8e9
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
 
 
-# Files of a Linux control group, version 2 and version 1: its limit of memory, the
-# memory in use, and statistics with the cached files, whose memory can be freed.
+# Files of a Linux control group, which limits the memory of a container or batch job:
+# the limit, the memory in use, and statistics with the cached files, whose memory can
+# be freed. The first three are of version 2, the others of version 1.
 GROUPS = (
     ("memory.max", "memory.current", "memory.stat"),
     (
@@ -70,8 +71,10 @@ class Resources:
 
     cores: int = 1
     uses_gpu: bool = False
-    memory: float = 1.0  # Bytes: of the GPU's memory where the run uses one.
-    host_memory: float = 0.0  # Bytes beside a GPU; without a GPU `memory` is all.
+    # Peak memory in bytes: of the GPU where the run uses one, else of the host.
+    memory: float = 1.0
+    # Bytes of the host's memory that a run on a GPU needs besides; 0 without a GPU.
+    host_memory: float = 0.0
 
 
 def estimate_resources(spec: Spec) -> Resources:
@@ -143,7 +146,7 @@ def make_process_context(uses_gpu: bool = False) -> BaseContext:
         return multiprocessing.get_context("spawn")
     server: Any = forkserver._forkserver
     if server._forkserver_address and not server._forkserver_pid:
-        # This process was forked from the server: let it not start a second one.
+        # This process was forked from the fork server, so it must not start another.
         server.ensure_running = lambda: None
     server.set_forkserver_preload(WARM.split())
     # Make multiprocessing's folder for Unix sockets now, in a folder with a short path:

@@ -32,8 +32,9 @@ from lib.core.store import (
 from lib.core.types import Json
 
 ErrorBySpec: TypeAlias = dict[Spec, str]  # {Spec: why it could not be run}
-# A forecast of the time to go assumes that this share of the whole work was seen to run
-# at full speed, so that a few slow first seconds do not decide it.
+# The forecast of the remaining time is multiplied by the ratio of clock seconds to CPU
+# seconds so far. This share of all forecast CPU seconds is added to both numbers of the
+# ratio, so that a few slow first seconds do not decide the forecast.
 CALM = 0.25
 
 
@@ -82,7 +83,7 @@ class TimeForecast:
         self.store, self.prior = store, core_seconds_estimator
         self.took: dict[Any, dict[str, list[float]]] = defaultdict(
             lambda: {"run": [], "record": []}
-        )  # {Spec's id or key of similar runs: {origin: measured seconds / prior}}
+        )  # {Spec's id or key of similar runs: {origin: [seconds / prior, ...]}}
         self.read: set[str] = set()
 
     def estimate_prior_core_seconds(self, spec: Spec, run_metrics: Json) -> float:
@@ -119,7 +120,7 @@ class TimeForecast:
             )
             for key in (spec.id, make_similar_runs_key(spec)):
                 self.took[key][origin].append(ratio)
-            # Drop the cached property, as it depends on all runs.
+            # Drop the cached value, as it depends on the runs that are known.
             self.__dict__.pop("slowdown_against_recorded_runs", None)
 
     def forecast_run_core_seconds(self, spec: Spec) -> float | None:

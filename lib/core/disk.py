@@ -31,8 +31,9 @@ MANIFEST = "manifest.json"
 # Age in seconds above which a temporary file is taken for that of a killed process, and
 # is removed.
 OLD = 24 * 3600.0
-# Nanoseconds after a write in which a second write could leave the modification time
-# unchanged, because the clocks of file systems are coarse.
+# The digest of a file that changed less than this many nanoseconds ago is not cached.
+# The clocks of file systems are coarse, so a second write could leave its modification
+# time unchanged.
 TICK = 10**9
 
 
@@ -100,8 +101,9 @@ def fsync_path(path: str | Path) -> None:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# Parts of the messages of torch's and safetensors' own exceptions when a disk is full;
-# those have no errno. torch has the same messages for other failed writes.
+# Parts of the messages that torch and safetensors raise when a disk is full. Their
+# exceptions have no errno. torch has the same messages for other failed writes, so the
+# free space is checked as well.
 TORN = re.compile(
     r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space"
 )
@@ -287,7 +289,7 @@ class FileStamp(NamedTuple):
     path: str
     size_bytes: int
     modified_ns: int
-    changed_ns: int  # Content or attributes.
+    changed_ns: int  # Last change of the content or of attributes (ctime).
     inode: int
 
 

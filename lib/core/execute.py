@@ -102,7 +102,7 @@ def _execute_and_save(
         failure = {"error": format_error_in_one_line(error)}
         try:
             writer.write_status("failed", **failure, traceback=traceback.format_exc())
-        except OSError:  # The disk is full: overwrite the old bytes of the file.
+        except OSError:  # A full disk still lets an existing file be overwritten.
             with suppress(OSError):
                 writer.write_status("failed", overwrite_in_place=True, **failure)
         raise
@@ -154,7 +154,7 @@ def read_commit_hash_as_dict() -> dict[str, str]:
 
 
 class WorkerResult(NamedTuple):
-    core_seconds: float | None  # None after an error.
+    core_seconds: float | None  # CPU seconds over all cores; None after an error.
     error: str  # In one line; "" after success.
 
 

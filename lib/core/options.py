@@ -32,13 +32,14 @@ class Numerics(Option):
     have this type, while weights stay in float32."""
 
     # With "bfloat16" matrix products and, on a CPU, hidden states have this type;
-    # weights stay in float32. It is refused on a CPU without bfloat16 instructions.
+    # weights stay in float32. "bfloat16" is refused on a CPU that has no instructions
+    # for it.
     dtype: Literal["float32", "bfloat16"]
     # CPU threads of PyTorch. Each thread adds up a part of a sum, so their number
     # changes rounding errors.
     threads: Count
-    # "" is the CPU, "cuda" a GPU. It is part of a run's identity, so results of the two
-    # are never mixed.
+    # "" is the CPU, "cuda" a GPU. The device is part of a run's identity, so results of
+    # a CPU and of a GPU are never mixed.
     device: Literal["", "cuda"] = ""
 
 
@@ -80,8 +81,8 @@ class Train(Option):
     select: Literal["last", "best"] = "last"
     # Metrics whose mean decides which model is "best"; empty is the task's first
     # metric.
-    # pyrefly: ignore[implicit-any-type-argument]: in `tuple[X, ...]` an Option would take
-    # X for a list of the allowed values
+    # pyrefly: ignore[implicit-any-type-argument]: the check of an Option reads the X
+    # of `tuple[X, ...]` as a Literal of all allowed values
     select_by: tuple = ()
     eval_every: int = 0  # Steps between evaluations for "best"; 0 is once an epoch.
     spare_norms: bool = False  # Whether biases and LayerNorms have no weight decay.
@@ -102,7 +103,8 @@ class Targets(Option):
     in DynaBERT's code, instead of averaged over them, as in TinyBERT's.
     temperature: the divisor of both models' logits before the softmax."""
 
-    # "hard" is the labels, "soft" the teacher's logits.
+    # What the model learns from: the labels ("hard"), the teacher's logits ("soft"), or
+    # both.
     kind: Literal["hard", "soft", "both"]
     # Whether the cross entropy with a teacher is summed over classes, as in DynaBERT's
     # code, instead of averaged over them, as in TinyBERT's.
@@ -151,8 +153,8 @@ class Importance(Option):
     # each batch then adds the absolute value of the sum of all gradients so far,
     # instead of the absolute value of its own gradient.
     cumulative: bool = False
-    # Module in lib.methods whose function `compute_importance_scores` ranks; "" is
-    # first-order Taylor importance.
+    # Module in lib.methods whose function `compute_importance_scores` ranks heads and
+    # neurons; "" is first-order Taylor importance.
     by: str = ""
 
 
@@ -166,8 +168,8 @@ class Distil(Option):
     mask: whether the loss is averaged over real tokens only. Without it padded tokens
     count too, as in the code of earlier papers."""
 
-    # Whether losses are averaged over real tokens only. The code of earlier papers
-    # includes padded tokens.
+    # Whether losses are averaged over real tokens only, without padding. The code of
+    # earlier papers includes padded tokens.
     mask: bool = False
 
 
@@ -193,6 +195,6 @@ class Augment(Option):
     # Number of words from which the replacement of a word is drawn. They are tokens of
     # the vocabulary, word pieces included. TinyBERT has 15.
     candidates: Count
-    # By which vectors the nearest words of a word of several pieces are found: the
+    # Vectors by which words similar to a word of several word pieces are found: the
     # model's token "embeddings". TinyBERT's code reads GloVe vectors instead.
     neighbours: Literal["embeddings"]

@@ -30,7 +30,7 @@ class Paper:
     name: str  # Name of its folders in lib/papers, notebooks and data/published.
     title: str
     prefix: str  # Beginning of the ids of its notebooks, such as "ghostbert".
-    order: int  # Position where pages list all papers.
+    order: int  # Position of the paper in lists of all papers.
 
 
 @cache

@@ -49,9 +49,9 @@ COMMITTED = NOTEBOOKS / "committed.json"
 FIGURES = read_folder_from_environment("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-# Folder with the labels of test rows by which predictions are scored: a file for each
-# set of rows, called by its digest. It has only numbers, as texts of data sets are not
-# committed.
+# Folder with the labels of unseen rows: test rows on which models are scored, but
+# neither trained nor selected. Each set of rows has one file, which is named by its
+# digest. The files have numbers alone, because texts of data sets are not committed.
 UNSEEN = DATA / "unseen"
 # File with the digests of official data sets and checkpoints. The identity of a run
 # contains them, so committed runs are found on a machine that lacks the data.

@@ -11,7 +11,8 @@ from pathlib import Path
 # Instruction sets of x86 and ARM, by Linux's names, that are noted with each run. They
 # change the rounding of floating-point sums.
 FEATURES = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "neon", "bf16")
-# Instruction sets that multiply numbers of bfloat16.
+# Instruction sets that multiply numbers of bfloat16. A run in bfloat16 on a CPU needs
+# one of them.
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 

@@ -16,10 +16,12 @@ from typing import Any, TypeAlias
 from lib.core.spec import Spec
 from lib.core.store import Run
 
-# A row of results: labels, Spec, run, state and metrics, as in dict(Outcome).
+# {column: value} of one experiment, as dict(Outcome) gives it: its labels (such as
+# model and seed), "spec", "run", "state", "error" and the metrics of the run.
 ResultRow: TypeAlias = Mapping[str, Any]
-# Heads of BERT-base. A pruned model that keeps m heads has the width m/12, unless its
-# Row has another number of heads as the label `of`.
+# Number of attention heads in each layer of BERT-base. A pruned model that keeps m
+# heads has the width m/12. Where a layer has another number of heads before pruning,
+# the Row of the experiment has it as the label `of`.
 PARTS = 12
 
 

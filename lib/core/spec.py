@@ -64,8 +64,8 @@ class Spec:
     inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 
-    # For type checkers: the constructor takes None as an input, and the field `inputs`
-    # has no None.
+    # For type checkers: a caller may give None in `inputs`, but the field never has it,
+    # as `__post_init__` leaves such entries out.
     if TYPE_CHECKING:
 
         def __init__(
@@ -100,8 +100,8 @@ class Spec:
         Raises Refused unless the seed is an integer of at least 0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        # Copy the cached `id` too, as it does not depend on the seed; the properties
-        # below do.
+        # Copy the cached `id` too, as it does not depend on the seed. The two cached
+        # properties that are removed here depend on it.
         made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("input_specs_with_seeds", "float32_spec"):

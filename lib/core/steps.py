@@ -43,7 +43,8 @@ class Step:
 
 
 TASK_TRAINING = "data train numerics"  # Arguments of every training on a task.
-# Steps that save weights: {name: (version, inputs, arguments, module)}.
+# Steps that save weights: {name: (version, inputs, arguments, module)}. Names of inputs
+# and of arguments are separated by blanks.
 MAKING = {
     # Models to start from.
     "pretrain": (2, "", "corpus model objective numerics train", "pretrain"),
@@ -63,7 +64,7 @@ MAKING = {
     "quantise": (1, "start", f"{TASK_TRAINING} span", "training"),
     "states": (2, "teacher", f"{TASK_TRAINING} distil", "distilling"),
 }
-MEASURING = {  # Steps that save no weights, in the same form.
+MEASURING = {  # Steps that save no weights, in the form of MAKING.
     "importance": (2, "teacher", "data importance numerics span", "importance"),
     "bag_of_words": (1, "start", "data cut", "bag_of_words"),
     "predict": (3, "model", f"{TASK_TRAINING} digest span", "predict"),

@@ -599,7 +599,7 @@ class Scratch:
 
 class FolderStamp(NamedTuple):
     folder_inode: int
-    spec_inode: int  # Of the file `spec.json`.
+    spec_inode: int  # Inode of the run's file `spec.json`.
     spec_modified_ns: int
 
 

@@ -4,5 +4,5 @@ from typing import Any
 
 import numpy as np
 
-Json = dict[str, Any]  # Object of JSON.
+Json = dict[str, Any]  # JSON object: {name: JSON value}.
 Arrays = dict[str, np.ndarray]  # {name: array} of one `.safetensors` file of a run.

@@ -39,7 +39,8 @@ from lib.core.names import Absent, Refused, check_known_name, derive_seed
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
 
-# The dict in a Spec that says which rows of a task its run has.
+# The dict in a Spec (the description of a run) that says which rows of which task the
+# run uses, such as {"source": "glue", "task": "CoLA", ...}.
 DataDescriptor: TypeAlias = Json
 DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
 AbsentDataNames: TypeAlias = set[str]
@@ -116,7 +117,8 @@ class Split:
         )
 
 
-# {source: its folder below DATA_ROOT, or None}.
+# {source of data: its folder below DATA_ROOT}. None stands for generated data ("toy")
+# and for a user's own files, which can lie anywhere.
 FOLDERS = {
     "toy": None,
     "own": None,
@@ -129,7 +131,7 @@ FOLDERS = {
 # cached digests of rows are computed again.
 CODE = sorted(Path(__file__).parent.glob("*.*"))
 WEIGHTS = "model.safetensors"
-# Patterns of the files that are copied of a pretrained checkpoint.
+# Patterns of the files that are copied from the folder of a pretrained checkpoint.
 PATTERNS = ("*.json", "*.txt", WEIGHTS)
 # Sources that one module, `lib.data.read`, reads by the table `tasks.toml`; each other
 # source has a module of its name.

@@ -18,8 +18,8 @@ from lib.data.lines import read_json_value
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# Number of rows that are measured, and the share of unknown tokens, or of cut or empty
-# rows, above which the user is warned.
+# ROWS: number of first rows on which a tokenizer is checked. MUCH: share of unknown
+# tokens, of cut rows or of empty rows above which the user is warned.
 ROWS, MUCH = 1000, 0.05
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 

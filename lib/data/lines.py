@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 T = TypeVar("T")
-# [(file and line of a row for error messages, its cells)]; a cell may be any JSON
-# value.
+# Rows of a table: [(file and line, for error messages; list of the cells)]. A cell may
+# be any JSON value.
 Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
@@ -328,7 +328,7 @@ def download_dataset(dataset_name: str) -> DatasetDict:
 
     parts = dataset_name.split("/")
     try:
-        # The third word, if any, is the configuration, the second argument here.
+        # In "owner/name/configuration" the third part, if any, is the second argument.
         # pyrefly: ignore[bad-argument-type]
         dataset: Any = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
         return datasets.DatasetDict(dataset)

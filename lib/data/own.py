@@ -48,14 +48,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HUB = "hub:"
-# {name that a user may give a file or a split: its split here}.
+# {name that a user may give a file or a split: "train", "dev" or "test"}.
 SPLITS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
     ("dev", "val", "valid", "validation", "eval", "development"), "dev"
 )
 # Files by which a folder of `Dataset.save_to_disk` is recognised.
 SAVED = ("dataset_dict.json", "dataset_info.json")
-# Least number of different rows of a data set; share of them that becomes development
-# rows where the user has no development file, and the largest number of these.
+# LEAST: smallest number of different rows that a user's data set may have. Where the
+# user has no development file, the share DEV of the rows, but at most MOST_DEV rows,
+# becomes the development set.
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000
 SEED = 0  # Seed by which development rows are drawn from the training rows.
 
@@ -339,8 +340,9 @@ def _read_files_cached(
 
 class DatasetTables(NamedTuple):
     table_by_split: dict[str, Table]
-    label_kind_by_column: dict[str, str]  # "classes" or "scores", as far as known.
-    remarks: list[str]  # Sentences for the user.
+    # {column: "classes" or "scores"} where the column's feature type tells the kind.
+    label_kind_by_column: dict[str, str]
+    remarks: list[str]  # Notes shown to the user on splits and rows left out.
 
 
 def _read_dataset_tables(
@@ -436,7 +438,7 @@ def _convert_tables_to_user_data(
 
 class FullRows(NamedTuple):
     rows: Table
-    remarks: list[str]  # Sentences for the user on the rows that were dropped.
+    remarks: list[str]  # Notes shown to the user on the rows that were dropped.
 
 
 def _drop_rows_with_empty_cells(

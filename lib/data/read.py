@@ -36,10 +36,10 @@ from lib.data.lines import (
 )
 
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
-# Words in the names of files of another origin, which are read where an official file
-# is missing: "dev.subset.tsv" stands in for "dev.tsv".
+# Words that mark a file of another origin. It is read where the official file is
+# missing: "dev.subset.tsv" stands in for "dev.tsv".
 STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
-# {first cell of a row: its split}: a file of SentEval has the rows of all splits.
+# {first cell of a row: its split} in files of SentEval. Each has rows of all splits.
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
@@ -242,8 +242,8 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
     for place, cells in body:
         if len(cells) < width and torn:
             torn -= 1
-            # Skip a row that a line break inside of a text has torn; the hub's data set
-            # does not have such rows either.
+            # Skip a row that a line break inside of a text has cut in two. The data set
+            # of the Hugging Face hub does not have such rows either.
             continue
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {quote_for_message(' | '.join(map(str, cells)))}"

@@ -30,8 +30,8 @@ LABELS = {
     *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
     *("gold_label", "sentiment", "category", "intent", "emotion", "similarity"),
 }
-# Words in the names of text columns. LETTERS are the names that this project gives the
-# two texts of a pair.
+# Words in the names of text columns. LETTERS are the column names that this project
+# gives the two texts of a pair.
 TEXTS = {
     *("text", "sentence", "question", "premise", "hypothesis", "review"),
     *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
@@ -48,11 +48,12 @@ OTHERS = {
     *("filename", "user", "username", "split", "fold", "genre", "type", "length"),
     *("len", "count", "confidence", "label", "class", "target", "score", "rating"),
 }
-# Names of index columns. The last three are written by pandas.
+# Names of columns that only number the rows. pandas writes the last three.
 INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
 CLASSES, SCORES = "classes", "scores"
-# Largest number of classes, and largest number of different whole numbers with gaps
-# between them that are taken as classes. More of these are scores of a regression.
+# MOST_CLASSES: largest number of classes. MOST_GRADES: largest number of different
+# whole numbers with gaps between them that are taken as classes. If there are more,
+# they are taken as scores of a regression.
 MOST_CLASSES, MOST_GRADES = 100, 20
 # Pattern of a number, which may have a decimal comma and a percent sign.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
@@ -64,7 +65,7 @@ SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
 class ColumnChoice(NamedTuple):
     column_names: list[str]  # Texts first, the label last.
-    label_kind: str  # "classes", "scores" or "".
+    label_kind: str  # "classes", "scores", or "" where the user names no kind.
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,9 @@ def extract_answer_texts(split: Split, answer_character_spans: np.ndarray) -> li
 
 
 class BestSpans(NamedTuple):
-    character_spans: np.ndarray  # int64 [N, 2].
+    # Start and end of the best answer to each of N questions, in characters of its
+    # passage, int64 [N, 2].
+    character_spans: np.ndarray
     # Score of "no answer" minus score of the best span, float64 [N].
     no_answer_margins: np.ndarray
 
@@ -202,10 +204,12 @@ def _find_top_passage_token_positions(
 
 
 class PairFormat(NamedTuple):
-    ids_before: list[int]  # Special tokens before the first text, ...
+    # Ids of the special tokens before the first text, between the two texts, and after
+    # the second text.
+    ids_before: list[int]
     ids_between: list[int]
     ids_after: list[int]
-    token_type_ids: np.ndarray  # Of the two texts [2].
+    token_type_ids: np.ndarray  # Token types of the first and the second text [2].
 
 
 def _infer_text_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
@@ -223,10 +227,11 @@ def _infer_text_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
 
 
 class Window(NamedTuple):
-    start: int  # First token.
-    end: int  # Last token + 1.
-    # bool [n] for its n tokens: whether this window is the first one with the most
-    # context around the token.
+    start: int  # Position of the first token in the passage.
+    end: int  # Position of the last token + 1.
+    # bool [n] for the n tokens of the window: whether, of all windows, this one has the
+    # most context around the token (the first one in a tie). A predicted answer begins
+    # only at such a token, so each token counts in one window.
     has_most_context: np.ndarray
 
 

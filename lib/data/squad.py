@@ -15,7 +15,8 @@ from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import make_file_content_error, read_json_value
 
-# What is expected, for the error that an answer is not in the passage at its position.
+# Part of the error for an answer that is not in the passage at the position that the
+# file gives: what should be there.
 PLACED = "text that begins there in the passage"
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 T = TypeVar("T")
-Columns = dict[str, list[int]]  # {model input: its values} for one row.
+# One tokenised row: {model input, such as "input_ids": a value for each token}.
+Columns = dict[str, list[int]]
 
 
 def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:

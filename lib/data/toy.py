@@ -296,7 +296,8 @@ def _make_squad_row(rng: Random, label: int) -> SquadTexts:
     ]
     said = [join_words(make_clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]  # Without " .".
+    # Cut off " .", which join_words puts after the last word.
+    answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]
     asked = asked if label < 2 else negate_event(asked)
     if rng.random() < 0.3:
         asked = _replace_by_synonym(rng, asked, "verb")
@@ -338,9 +339,8 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "Tense": _make_tense_row,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-# {task: {split: number of rows that are generated}}. Of the development rows only the
-# first JUDGED are used; the others are generated all the same, so that the rows do not
-# depend on JUDGED.
+# {task: {split: number of rows that are generated}}. Only the first JUDGED development
+# rows are used. The others are generated too, so that the rows do not depend on JUDGED.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
 for probing in ("BigramShift", "Tense"):
     ROWS[probing] = ROWS[probing] | {"test": 500}

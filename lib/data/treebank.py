@@ -51,9 +51,11 @@ if TYPE_CHECKING:
 # (word, part of speech, morphological features).
 Form: TypeAlias = tuple[str, str, str]
 FormAtPosition: TypeAlias = tuple[Form, int]
-SplitByKey: TypeAlias = dict[str, str]  # {key of rows: "train", "dev" or "test"}
+# {key: "train", "dev" or "test"}. All rows of one key, such as a lemma or a document,
+# go to the same split.
+SplitByKey: TypeAlias = dict[str, str]
 
-# Numbers of words that a sentence may have. SentEval ends at 28, which would lose a
+# Numbers of words that a sentence may have. SentEval has at most 28, which would lose a
 # tenth of the sentences of a small treebank.
 LENGTHS = range(5, 41)
 # Largest number of words in each of the first five classes of the task Length, as in
@@ -65,7 +67,8 @@ WORDS, RANK = 50, 100
 # The SHAPES most frequent sequences of constituents are classes of the task
 # TopConstituents; all other sequences are one more class.
 SHAPES = 9
-# How often a word must occur for the task OddManOut to replace or insert it.
+# How often a word must occur in the treebank for the task OddManOut to replace or
+# insert it.
 _ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
@@ -418,8 +421,9 @@ class _Treebank:
             return _make_bigram_shift_row(sentence, words, label, rng)
         if task_name == "OddManOut":
             return self._replace_by_odd_word(sentence, words, rng)
-        # The stratum is whether the first clause is the longer one, so that the lengths
-        # of the clauses do not reveal the label.
+        # The stratum says whether the first clause of the example is the longer one.
+        # Both classes are equally frequent in each stratum, so the lengths do not
+        # reveal the label.
         if task_name == "CoordinationInversion":
             swapped, longer = swap_coordinate_clauses(sentence) or (None, 0)
             if swapped and label == "I":

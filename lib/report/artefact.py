@@ -73,7 +73,7 @@ END = ENVIRONMENT.get_template("end.md.j2")
 # Matches ids in an SVG file and references to them. Pictures on one page need different
 # ids, as a browser does not resolve those of a hidden picture.
 SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
-# {origin of a run: how a page calls it}.
+# {origin of a run: word for it on a page}. A "record" is committed in the repository.
 MADE = {"run": "made here", "record": "recorded"}
 
 
@@ -120,7 +120,7 @@ class Page:
     # Remarks that were shown, so that none is shown twice.
     noted: set[str] = field(default_factory=set)
     # Sentences on the differences between models that the page draws at its own
-    # profile.
+    # profile. They may be shown below the title of the page.
     sentences: list[str] = field(default_factory=list)
     ends: str = ""  # Sentence on the range of the scores of the page's runs.
 

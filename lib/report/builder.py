@@ -43,7 +43,7 @@ HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
-# What the cell of a notebook that is tagged "verdicts" wrote on its page.
+# The summary of a page that the notebook's cell tagged "verdicts" wrote as JSON.
 PageJson: TypeAlias = Json
 Seconds: TypeAlias = float
 
@@ -109,7 +109,9 @@ class PageBuilder:
     # Specs whose runs the page waits for.
     left: set[Spec] = field(default_factory=set)
     failed: str = ""
-    tried: str = ""  # Digest of the page's contents at the last attempt to make it.
+    # Digest of all that the page is made from, at the last attempt to make the page; ""
+    # before the first. A page that failed is not tried again with the same digest.
+    tried: str = ""
 
     @property
     def html_path(self) -> Path:
@@ -295,7 +297,7 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
         kernel = {"transport": "ipc", "ip": f"{place}/s"}
         kernel |= {"connection_file": f"{place}/k.json"}
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
-        # Without this, idle kernels log that they stop.
+        # Hide the message that an idle kernel logs when it stops.
         how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
         how |= {
             "config": Config(KernelManager=kernel),
@@ -328,7 +330,8 @@ def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     visible, is_empty, has_figure_code = [], True, False
     for cell in reversed(cells):
         is_text = cell["cell_type"] == "markdown"
-        # Cells are read backwards: this one begins the section of the cells before.
+        # Cells are read from the last to the first, so this cell is the beginning of
+        # the section whose other cells were read already.
         if is_text or "verdicts" in list_cell_tags(cell):
             if not (
                 is_text and is_empty and has_figure_code

@@ -33,8 +33,8 @@ from lib.stats.paired import SEEDS
 PARTS: Any = verdicts.ENVIRONMENT.get_template("live.html.j2").module
 FRONTIER = "91_frontier"
 MILLISECONDS = "milliseconds of 8 sentences of 128 tokens on one thread"
-# {word of a comparison: colour in the forest plot}. The row's name has the word as
-# well.
+# {outcome of a comparison: its colour in the forest plot}. The row's name has the
+# outcome as text as well, so no reader needs the colours.
 COLOURS = {
     words.AGREES: plot.GREEN,
     words.OPPOSITE: plot.VERMILION,
@@ -68,7 +68,8 @@ LOOK: Json = {
 }
 
 
-# (coordinates [N] of both axes, {scale of z: z [N, N]}).
+# Data of a 3-D surface: (the N coordinates on either axis, {scale of z, such as "linear
+# z": heights z [N, N]}).
 GridAndHeights: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
 
 

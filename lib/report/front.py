@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of 
     import pandas as pd
 
 
-# Fields of the templates that draw them.
+# {field of the HTML template of the index: value}: for the card that shows a paper, and
+# for one bar on such a card, which shows a comparison.
 PaperCard: TypeAlias = Json
 BarPositions: TypeAlias = Json
 

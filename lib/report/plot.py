@@ -37,8 +37,8 @@ INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
 CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
 
-# Looks of lines: NEW for what a paper proposes, OLD for its baseline, PRINT for printed
-# numbers, THIRD and REST for further kinds.
+# Styles of lines: NEW for what a paper proposes, OLD for its baseline, PRINT for the
+# numbers that it prints, THIRD and REST for further models.
 NEW: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": "-"}
 OLD: dict[str, Any] = {"color": VERMILION, "marker": "s", "linestyle": "--"}
 THIRD: dict[str, Any] = {"color": GREEN, "marker": "D", "linestyle": "-."}
@@ -118,7 +118,7 @@ def wrap_long_texts(figure: Figure) -> None:
 
 
 WasWrapped: TypeAlias = bool
-LEAST_LETTERS = 12  # Smallest number of letters to which a line is wrapped.
+LEAST_LETTERS = 12  # A line is never wrapped to fewer letters than these.
 
 
 def wrap_if_too_long(
@@ -258,7 +258,7 @@ def draw_differences_over_setting_values(
         few, sure = rows[is_few], rows[~is_few]
         for part, more, face in ((few, few_seeds, "white"), (sure, "", look["color"])):
             mark: dict[str, Any] = {"marker": "o", "mfc": face}
-            # An empty plot gives the legend an entry with line and marker.
+            # Plot no data, only an entry of the legend with line and marker.
             if len(part):
                 axis.plot([], [], label=f"{name}, ours{more}", **look, **mark)
             axis.plot(part["x"], part["mean"], ls="none", **look, **mark)
@@ -275,9 +275,10 @@ def draw_differences_over_setting_values(
     axis.axhline(0, color=INK, lw=0.8)
 
 
-# Columns of the data of a forest plot. `at` is the name of a row, `source` says where
-# our number comes from, `interest` is the smallest effect of interest where none is
-# printed, `least` and `most` are the ends of the claimed region.
+# Columns of the data of a forest plot. `at` is the name of a row, and `source` says
+# where our number comes from. `interest` is the smallest effect of interest where the
+# paper prints no effect. `least` and `most` are the ends of the region that the paper
+# claims.
 FOREST = "source at mean low high printed interest least most seeds word".split()
 FAR = 20  # Difference in points beyond which a row is drawn in a second panel.
 MANY = 20  # Number of rows from which a forest plot has a small font.
@@ -292,7 +293,7 @@ DifferencesByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 
 class ShortNames(NamedTuple):
     short_name_by_name: dict[str, str]
-    common_end: str  # Of all names, as text.
+    common_end: str  # End that all names shared, such as " on SST-2"; "" for none.
 
 
 class PrintedCounts(NamedTuple):
@@ -367,8 +368,8 @@ def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
         draw_forest_rows(axis, part)
         order = part["at"].unique()
         for y, (one, after) in enumerate(pairwise(order)):
-            # In a long plot a line separates the claims of two papers, which differ in
-            # their first letter.
+            # In a long plot a line separates the claims of two papers. The first letter
+            # of a claim's id stands for its paper.
             if is_long and one[:1] != after[:1]:
                 axis.axhline(y + 0.5, color=INK, lw=0.8)
         words = [wrap_text(names[one], 70 if is_long else 46) for one in order]
@@ -566,8 +567,8 @@ def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
 
     comparisons: rows with an interval. Their column `word` begins with an outcome such
     as "agrees", which tells how the interval stands to the paper's claim."""
-    # A row that starts with no known word has "they differ", the text for OPPOSITE
-    # where a paper claims equality.
+    # A text that begins with no known outcome is "they differ". It stands for OPPOSITE
+    # where a paper claims that two models are equal.
     words = [
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
         for text in comparisons["word"]

@@ -39,18 +39,20 @@ from lib.report.builder import (
     render_page,
 )
 
-# Globs of the folders of pages below that of all figures: standard pages, and
-# experiments.
+# Globs of the folders of pages, below the folder of all figures: first of standard
+# pages, then of all others, such as pages on a user's data.
 PLACES = ("*", "scratch/*/*")
 
 
 HasFailed: TypeAlias = bool
-IndexEntry: TypeAlias = Json  # Fields for the template of the index.
+# {field of the template of the index: value} for one page in the list.
+IndexEntry: TypeAlias = Json
 
 
 class PagesReadyToRender(NamedTuple):
-    recorded: list[PageBuilder]  # They wait for no run.
-    methods: list[PageBuilder]  # They explain a method.
+    recorded: list[PageBuilder]  # Pages whose numbers exist already.
+    # Pages that explain a method. They take longer, as each trains a small model.
+    methods: list[PageBuilder]
 
 
 class Report:
@@ -77,7 +79,8 @@ class Report:
         store: Store,
     ) -> None:
         self.profile, self.store, self.working = profile, store, True
-        # Outside of `render_pages_during_runs`, pages wait for `render_all_pages`.
+        # Called with each page that waits for no more runs. It does nothing outside of
+        # `render_pages_during_runs`: `render_all_pages` then makes the page.
         self.begin: Callable[[PageBuilder], object] = lambda builder: None
         self.builders: list[PageBuilder] = []
         for path in [*rows_by_variable_by_notebook, *errors_by_notebook]:
@@ -99,7 +102,7 @@ class Report:
                 )
             except disk.Damaged:
                 raise
-            # A damaged notebook must not stop the pages of others.
+            # A damaged notebook must not stop the pages of other notebooks.
             except ValueError as error:
                 builder, why = (
                     PageBuilder(path, paths.FIGURES / profile[:]),
@@ -173,13 +176,14 @@ class Report:
             yield
             thread.shutdown(cancel_futures=True)
         except BaseException:
-            # The page in work is stopped too. It must not be reported as failed.
+            # The page that is being made is stopped too. It must not count as failed.
             self.working = False
             raise
         finally:
             self.begin = leave_to_the_end
             thread.shutdown(wait=False, cancel_futures=True)
-            executor.close()  # A stopped command does not wait for the page in work.
+            # A stopped command does not wait for the page that is being made.
+            executor.close()
 
     def list_pages_ready_to_render(self) -> PagesReadyToRender:
         """Return (recorded, methods), two lists of the pages that wait for no run.
@@ -357,7 +361,7 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
     profile: size of the experiments, such as "mini".
     title: the title of the page."""
     page = builder.html_path
-    # A kill or a full disk can leave an empty file.
+    # A killed process or a full disk can leave an empty file, which is made again.
     if page.is_file() and not page.stat().st_size:
         page.unlink()
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(

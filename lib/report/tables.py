@@ -29,10 +29,10 @@ from lib.stats.paired import Estimate, estimate_paired_difference
 
 # CSS of a column of words or sentences.
 WORDS = "text-align: left; white-space: normal"
-# Heads of columns that have a paper's printed numbers.
+# Matches the source of a table's columns that have a paper's printed numbers.
 PRINTED = re.compile(r"(published|printed)\b")
-# Columns of a collected frame that a table of run labels leaves out. Seeds have columns
-# of their own there.
+# Columns of `collect_results` that are not labels of an experiment. The table of
+# finished and missing seeds has a row for each combination of labels.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
@@ -487,7 +487,9 @@ def join_name_levels(names: Iterable[object], separator: str) -> list[str]:
 
 class ArrangedTable(NamedTuple):
     frame: pd.DataFrame
-    swaps_column_levels: bool  # Whether to swap the levels of its columns.
+    # Whether the caller should swap the two column levels, so that the task stands
+    # above the source of the numbers.
+    swaps_column_levels: bool
 
 
 def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
@@ -555,9 +557,9 @@ def format_table_cell(value: object) -> str:
     return f"{value:.4g}" if plain else str(value)
 
 
-WIDTH = 830  # Width of a page on a code host, in pixels.
-# Pixels of a letter; pixels of a cell's border; length of a text, in letters, up to
-# which it is not wrapped.
+WIDTH = 830  # Width in pixels of a page on a code host, such as GitHub.
+# LETTER: pixels of a letter. BORDER: pixels of a cell's border. UNBROKEN: number of
+# letters up to which a text is not wrapped.
 LETTER, BORDER, UNBROKEN = 8, 27, 18
 
 

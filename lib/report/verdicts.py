@@ -23,8 +23,8 @@ from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
 
 TEMPLATE = Path(__file__).parent / "template"
-# Largest number of sentences that `list_main_result_sentences` takes; a page's table
-# has all comparisons.
+# Largest number of sentences with main results below the title of a page. The table of
+# the page has all comparisons.
 MOST = 4
 
 
@@ -59,7 +59,8 @@ ENVIRONMENT.globals |= {
     "words": WORDS,
     "reading": READING,
 }
-# Headings of the index, in order. The first has the pages that belong to no paper.
+# Headings of the index of pages, in order. The first has the pages that belong to no
+# paper, the last those with changed code, parameters or data.
 HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 # pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
 ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
-# {row or its levels: {(source of the numbers, column): text or number}}.
+# {name of a row: {(source of the numbers, title of a column): text or number}}. The
+# name is a tuple where rows have several levels, such as ("3/12", "Ghost").
 ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
 
 
@@ -167,8 +168,8 @@ def pair_rows(
     return replicates
 
 
-# State of a row whose run is dropped, because the runs of its task and seed were
-# computed in two dtypes.
+# State of a row of results whose run is not compared, because the runs of its task and
+# seed were computed in two dtypes.
 MIXED = "with runs of two dtypes"
 
 
@@ -418,7 +419,8 @@ def compute_score_including_unseen_rows(run: Run | None, column: Column) -> floa
 
 # Columns of scores that `tabulate_run_scores_in_points` adds.
 SCORES = ("score", "development")
-# End of the title of a table's column whose scores leave out the unseen rows.
+# End of the title of a table's column whose scores leave out the unseen rows (labelled
+# rows that no training used).
 ALONE = "development rows alone"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 NumberOrTensor: TypeAlias = Any
-# {"heads": for each layer the indices of what it keeps, "neurons": the same, ...}.
+# What pruning keeps, such as {"heads": [indices of the kept heads, for each layer]}.
 KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 
 
@@ -150,7 +150,7 @@ def resolve_kept_head_count(
 class LayerWidths(NamedTuple):
     queries_and_keys: int
     values: int
-    contexts: int  # Inputs of the output projection.
+    contexts: int  # Number of inputs of the attention's output projection.
     neurons: int
 
 
@@ -240,9 +240,8 @@ def _count_ghost_costs(
         number, channels = _count_ghost_kernels(
             shape, ghost, kept_heads_per_layer, position
         )
-        columns = (
-            token_count if position == "qk" else channels
-        )  # Attention maps are [T, T].
+        # At "qk" the modules work on attention maps [T, T], which have T columns.
+        columns = token_count if position == "qk" else channels
         each_tap, moves = {
             "dwconv": (channels, token_count),
             "conv1d_s": (channels**2, token_count),

@@ -46,7 +46,8 @@ class Measure:
     values: str = ""
     by_run: Callable[..., Any] | None = None
     of_all: Callable[..., paired.Estimate | None] | None = None
-    resolution: float = 0.0  # Number of which all values are multiples; 0 for none.
+    # Number of which all values are multiples, such as 1 for whole epochs; 0 for none.
+    resolution: float = 0.0
     null: float = 0.0  # Value that means no effect: 1 for a ratio.
     share: bool = False  # Whether values are yes or no, and are reported as counts.
 
@@ -173,7 +174,7 @@ def estimate_search_rank_correlation(
     return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 
 
-# Task score: the Measure of a comparison that names no other.
+# The task score. It is the Measure of each comparison that names no other Measure.
 SCORE = Measure("points")
 MEASURES = {
     "accuracy": Measure("points", "100 * accuracy"),

@@ -35,7 +35,7 @@ from lib.core.names import Refused, check_known_name
 if TYPE_CHECKING:
     import pandas as pd
 
-# Metrics of answer spans: means of a score from 0 to 1 for each question.
+# Metrics of answer spans. Each is the mean over questions of a score from 0 to 1.
 MARKS = ("exact", "span_f1")
 SHARES = ("accuracy", *MARKS)  # Metrics that are means over rows, from 0 to 1.
 SEEDS = 3  # Least number of seeds for which an interval is shown.
@@ -45,8 +45,10 @@ BLOCK = 32
 
 
 class RankBlock(NamedTuple):
-    sample_weights: np.ndarray  # [B, N].
-    doubled_ranks: list[np.ndarray]  # Twice the ranks of each column, [B, N].
+    sample_weights: np.ndarray  # How often each of B samples has each example, [B, N].
+    # For each ranked column, twice the centred ranks of the examples in each sample,
+    # [B, N].
+    doubled_ranks: list[np.ndarray]
 
 
 class TInterval(NamedTuple):
@@ -79,11 +81,11 @@ class Pair:
     # for regression, or classes or scores [N].
     a: np.ndarray
     b: np.ndarray
-    # "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or one of MARKS, by which
-    # each example has a mark of its own.
+    # "accuracy", "f1" (of class 1), "matthews", "pearson" or "spearman"; or a metric of
+    # MARKS, for which `a` and `b` have the score of each example.
     metric: str
-    # Number from 0 of each example's cluster [N]: the jackknife leaves out whole
-    # clusters. None makes each example a cluster.
+    # Cluster number, from 0, of each example [N]. The jackknife leaves out whole
+    # clusters of examples. None makes each example a cluster.
     cluster: np.ndarray | None = None
     dtype: str = ""  # dtype in which both models were computed; "" if unknown.
 
@@ -106,11 +108,11 @@ class Estimate:
     mean: float
     low: float
     high: float
-    n_seeds: int  # Number of seeds of the task with the fewest.
+    n_seeds: int  # Number of seeds; where tasks differ, the smallest one.
     n_tasks: int
     # Standard deviation over seeds of the mean over tasks (ddof = 1); nan for one seed.
     spread: float
-    p: float  # Two-sided p-value of the hypothesis that the true value is that of no effect.
+    p: float  # Two-sided p-value of the hypothesis of no effect (`null`).
     noise: float = 0.0  # Standard error of the mean from the choice of examples alone.
     freedom: float = inf  # Degrees of freedom of Student's interval.
     null: float = 0.0  # Value that means no effect: 1 for a ratio.
@@ -302,7 +304,8 @@ def _iterate_weighted_ranks(
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
         moves = [_compute_rank_shifts(x, x[rows]) for x in columns_to_rank]
-        # Where clusters have several examples, add up the moves of their members.
+        # Where a cluster has several examples, add up the rank shifts that leaving out
+        # each of them causes.
         if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
             moves = [
@@ -349,7 +352,7 @@ class LeaveOneOut:
 
     cluster: the number, from 0, of each example's cluster [N]."""
 
-    cluster: np.ndarray  # Number from 0 of each example's cluster [N].
+    cluster: np.ndarray  # Cluster number, from 0, of each example [N].
 
     def __matmul__(self, matrix: np.ndarray) -> np.ndarray:
         sums = np.stack([np.bincount(self.cluster, column) for column in matrix.T], 1)
@@ -435,8 +438,8 @@ def estimate_contrast(
                 )
         scores = compute_jackknife_scores([*of_task.values()])
         cluster = None if first.cluster is None else first.cluster.tobytes()
-        # Key of the examples. Tasks that differ only in their metric share examples, so
-        # their errors are correlated.
+        # Tasks that differ only in their metric have the same examples, so their errors
+        # are correlated. This key of the examples groups such tasks.
         rows = first.labels.tobytes(), cluster
         for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
             gaps = a - b
@@ -565,8 +568,8 @@ def estimate_median_ratio(
     ]
     low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
     middle = float(np.median(x))
-    # Of few turns, blocks have the first and last ones seldom, and the interval may lie
-    # beside the median of all. It is widened to it.
+    # Fewer blocks contain the first and last turns than the others. With few turns the
+    # interval may therefore miss the median of all turns. It is widened to include it.
     low, high = min(low, middle), max(high, middle)
     return Estimate(
         middle, low, high, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0
