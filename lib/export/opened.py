@@ -89,7 +89,7 @@ class OpenedRun:
             return pd.DataFrame({name: list(values) for name, values in arrays.items()})
         labels, logits = arrays["labels"], arrays["logits"].astype(float)
         task, index = self.task, pd.Index(arrays["index"], name="row")
-        assert task  # Logits are saved by runs of one task alone.
+        assert task  # Only runs on a single task save logits, so the task is known.
         if not task.labels:
             low, high = task.scale
             scores = pd.DataFrame({"label": labels, "said": logits[:, 0]}, index)
@@ -112,8 +112,8 @@ class OpenedRun:
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 
 
-# A name of a run may be given as its digest alone, or digest "/" seed. Names of notebooks
-# do not match.
+# Matches the short names of a run: its digest, or its digest, "/" and its seed. Names
+# of notebooks do not match.
 DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 

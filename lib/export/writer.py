@@ -30,8 +30,8 @@ from lib.model.parts import count_parameters, get_surgery_operations
 from lib.model.surgery import OPERATIONS, find_surgery_function
 
 ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
-# Outputs of the exported model may differ from those of the saved one by this much, in
-# float32.
+# Largest absolute difference that is allowed between outputs of the exported model and
+# of the saved one, in float32.
 CLOSE = 1e-4
 # For int8 models, the allowed difference as a share of the largest output. A rounding
 # error can move an activation to the next integer, so another attention kernel of
@@ -167,7 +167,7 @@ def copy_model_code_if_needed(export_folder: Path) -> bool:
     files = [inspect.getfile(find_surgery_function(name)) for name in methods]
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, export_folder)
-    # Add imports of these modules, because transformers copies only imported files.
+    # Import the modules of pruning methods, as transformers copies only imported files.
     with (export_folder / code.name).open("a") as file:
         file.writelines(f"from .{name} import prune  # noqa\n" for name in methods)
     name = backbone.read_model_class_name(export_folder)

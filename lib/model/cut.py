@@ -141,8 +141,8 @@ def prune_heads_and_neurons(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(kept_heads), len(rows)
-    # An MPNet adds a bias for each head to the scores: let it read the same heads
-    # there.
+    # An MPNet adds a bias for each head to the attention scores. `columns` says which
+    # heads of the bias the layer reads: those that it keeps.
     if hasattr(attention, "columns"):
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (
@@ -247,8 +247,9 @@ class ThinLinear(nn.Linear):
             small.bias,
             linear.out_features,
         )
-        # Plain attributes: transformers builds a model without values (on the meta
-        # device) before it loads weights, and a buffer that is not saved would stay so.
+        # Plain attributes, not buffers: transformers builds a model on the meta device,
+        # where tensors have no values, and then loads the weights. A buffer that is not
+        # saved would stay without values.
         self.rows, self.columns = kept_output_indices, kept_input_indices
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.

@@ -57,7 +57,7 @@ class Operation:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 0.5 * (1 + np.tanh(0.5 * x))  # By tanh, since exp(-x) may overflow.
+    return 0.5 * (1 + np.tanh(0.5 * x))  # 1 / (1 + exp(-x)) may overflow.
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
@@ -91,7 +91,7 @@ OPERATIONS = {
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
-LINEAR = ("W1", "W2")  # Linear maps from d to e channels, and from e to d.
+LINEAR = ("W1", "W2")  # Linear maps from d hidden to e inner channels, and back.
 UNARY, BINARY = (
     tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2)
 )

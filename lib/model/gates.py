@@ -75,8 +75,8 @@ class GatedLinear(nn.Linear):
         outputs, inputs = linear.weight.shape
         super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        # The list hides the parameters from torch, so that they are not registered
-        # here too.
+        # An attribute that is a list is no submodule for torch. So the parameters,
+        # which the transformer layer owns, are not registered a second time.
         self.alphas, self.sides = [gate_logits_by_kind], kind_and_width_by_side
         self.train(linear.training)
 

@@ -125,7 +125,7 @@ def convolve_tokens_and_features(
 
 
 # {kind: (convolution function, f(C, n, K) -> shape of the kernel from one input map to
-# one output map)} (GhostBERT section 4.1).
+# one output map)}, for C channels, n tokens and kernel size K (GhostBERT section 4.1).
 CONVOLUTIONS = {
     "dwconv": (convolve_each_channel_over_tokens, lambda c, n, k: (c, k)),
     "conv1d_s": (convolve_mixed_channels_over_tokens, lambda c, n, k: (c, c, k)),
@@ -269,7 +269,7 @@ class PerHeadGhostedLayer(GhostedLayer):
         scales = None
         if isinstance(self.dense, Int8Linear):
             integers, scale = quantise_to_int8(x.float())
-            # Sums of int8 products are exact in floats for up to 1,000 columns.
+            # Float32 holds the sums of int8 products exactly for up to 1,000 columns.
             inputs, weight = integers.float(), weight.float()
             scales = scale.unsqueeze(1) * self.dense.scale
         slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)

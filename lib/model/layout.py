@@ -225,8 +225,8 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
             layer.attention = rename_attention_parts_as_bert(layer.attention, config)
     elif hasattr(encoder, "transformer") and not hasattr(encoder, "encoder"):
         encoder.encoder = encoder._modules.pop("transformer")
-        # transformers still reads the old name. Put into __dict__, it is no second
-        # submodule for torch.
+        # transformers still reads the attribute `transformer`. It is put into __dict__,
+        # so that torch does not register the module under both names.
         encoder.__dict__["transformer"] = encoder.encoder
         for layer in encoder.encoder.layer:
             rename_distilbert_parts_as_bert(layer)

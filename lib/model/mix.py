@@ -168,8 +168,8 @@ class LayerMix(nn.Module):
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
-    # Forward hooks. They are methods, so that in a copy of the model they belong to the
-    # copy's mix.
+    # The next three methods are forward hooks. In a copy of the model, hooks that are
+    # methods belong to the copy of the layer mix; closures would fill the original.
     def store_embedding_output(
         self, _module: nn.Module, _inputs: tuple[Any, ...], module_output: torch.Tensor
     ) -> None:

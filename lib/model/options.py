@@ -228,11 +228,13 @@ class Ghost(Option):
     init: the initialisation of kernels; "uniform" is equal weights.
     tokens: for "conv1d_f" the number of tokens of every row, else 0."""
 
-    # Type of convolution: depthwise over tokens, over tokens or features with channels
-    # mixed, or over both.
+    # Type of convolution: "dwconv" is depthwise over tokens, "conv1d_s" over tokens
+    # with all features mixed, "conv1d_f" over features with all tokens mixed, and
+    # "conv2d" over tokens and features.
     kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
-    # What gets a ghost module in each layer: attention maps, contexts, output of the
-    # output projection, activation, output of the feed-forward network.
+    # What gets a ghost module in each layer: attention maps ("qk"), contexts ("v"), the
+    # output projection ("o"), the activation ("ffn1") or the second feed-forward matrix
+    # ("ffn2").
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
     kernel: Count  # Size of a kernel in tokens or features, an odd number.
     # Number of ghost features (appendix B.4), which are added to the output. If there

@@ -79,8 +79,8 @@ class Norm(nn.Module):
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        # The list hides the stack from torch: it contains this module, and must not be
-        # a submodule of it.
+        # An attribute that is a list is no submodule for torch. The stack must not be
+        # one, because it contains this module.
         self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

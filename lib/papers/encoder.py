@@ -36,9 +36,11 @@ OTHER = "take another model"
 LONGEST = 128  # An encoder must be able to read at least this number of tokens.
 CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
 SETTINGS = "tokenizer_config.json"
-# First bytes of a pointer file: Git LFS leaves it where a large file was not downloaded.
+# First bytes of a pointer file: Git LFS leaves it where a large file was not
+# downloaded.
 POINTER = b"version https://git-lfs"
-# {type in safetensors: numpy type}. numpy has no bfloat16, so its bits are read as uint16.
+# {type in safetensors: numpy type}. numpy has no bfloat16, so its bits are read as
+# uint16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 # Only tensors of at most this number of values are searched for NaN, which is fast. A
 # training that diverged has NaN in all of them.
@@ -386,7 +388,7 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
             raise lines.make_file_content_error(
                 file, "no model.vocab", "a vocabulary", fix
             )
-        if isinstance(table, list):  # A unigram model has pairs (token, score).
+        if isinstance(table, list):  # A unigram tokenizer has pairs (token, score).
             table = {token: number for number, (token, _) in enumerate(table)}
         added = {
             token["content"]: token["id"]

@@ -39,7 +39,7 @@ from lib.stats.compare import Column
 if TYPE_CHECKING:
     import pandas as pd
 
-PointRow = Json  # A line of `make_method_comparison_table`, or columns of it.
+PointRow = Json  # {column: value}, columns of `make_method_comparison_table`.
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
 # Settings from frontier.toml beside this module, where comments describe them.
@@ -122,8 +122,8 @@ def student_by_method_spec(
     )
 
 
-# Modules `recipes` of the installed papers. A paper's folder may be removed; combinations
-# that need it are then left out.
+# {paper: its module `recipes`}. The folder of a paper may be deleted; combinations of
+# methods that need this paper are then left out.
 RECIPES = import_module_of_each_paper("recipes")
 
 
@@ -240,7 +240,7 @@ def collect_methods() -> dict[str, Method]:
 
 
 TABLE = collect_methods()
-# Methods that are compared on a reader's own data if the reader names none.
+# Methods that are compared on a user's own data if the user names none.
 OWN = tuple(name for name in S.OWN if name in TABLE)
 
 

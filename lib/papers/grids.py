@@ -135,8 +135,8 @@ LEARNING: Json = S.LEARNING
 # Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# {name: profile}. A profile has its name, the source of its data sets (lib.data), a line
-# about it for pages, and the Numerics of its runs.
+# {name: profile}. A profile has its name, the source of its data sets (lib.data), a
+# line about it for pages, and the Numerics of its runs.
 PROFILES = {
     name: SimpleNamespace(
         name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields
@@ -145,20 +145,21 @@ PROFILES = {
 }
 
 Value = TypeVar("Value")
-# Options of a run; in a Spec that is read from a file they are JSON.
+# Settings in the description of a run: an options object, or JSON where the description
+# was read from a file.
 Options = TypeVar("Options", Train, Importance, Json)
 
-# How fast a training is: the FLOPs per second as a share of those of a large matrix
-# product, and further seconds per step. Measured by 240 steps of 32 rows, with a BERT of
-# 2 layers and hidden size 384: 4,628 GFLOP took 81 seconds on a core that does 91 GFLOP
-# per second in a matrix product.
+# Speed of a training, by which run times are estimated: its FLOPs per second as a share
+# of those of a large matrix product, and additional seconds per step. Measured by 240
+# steps of 32 rows, with a BERT of 2 layers and hidden size 384: 4,628 GFLOP took 81
+# seconds on a core that does 91 GFLOP per second in a matrix product.
 EFFICIENCY, STEP_SECONDS = 0.65, 0.02
 # Seconds of a run besides its training, for opening and scoring a model.
 START_SECONDS = 5.0
-# Steps that have training settings as arguments but do not train: they compute outputs
-# for the rows.
+# Steps (kinds of runs) that have training settings among their arguments but do not
+# train. They make one forward pass over the rows, so their run time is estimated by it.
 READING = ("states", "quantise", "predict")
-# A reader may not cut rows of data to fewer tokens than this.
+# Smallest number of tokens to which users may cut the rows of their own data.
 SHORTEST = 8
 # Parameters of notebooks and options of commands that together say which profile, data
 # and encoder are used.

@@ -41,17 +41,20 @@ class Method:
     added: f(profile) -> FLOPs on top of those of the kept heads and neurons.
     least: f(profile) -> smallest share of the whole model's FLOPs that it can reach."""
 
-    # "whole" is the uncompressed model, "paper" a method of a paper, "control" a simpler
-    # one that the papers lack, "combination" two methods at once.
+    # "whole" is the uncompressed model, "paper" a method of a paper, "control" a
+    # simpler one that the papers lack, "combination" two methods at once.
     kind: str
     make: SpecMaker
-    # Which heads and neurons are kept: a share of each layer ("width"), "all", or what a
-    # search "found". Any other name is a module of lib.methods, or a network with its
-    # own function `flops`.
+    # Which heads and neurons the students keep, from which FLOPs are counted. "width"
+    # is the share m/12 of each layer, "all" is all of them, and "found" those that a
+    # search finds. Any other text names a module of lib.methods, whose `plan_pruning`
+    # says what is kept. With the field `flops` the text is not read.
     keeps: str = "width"
-    once: bool = False  # Whether it has one model alone, instead of one at each budget.
-    flops: Callable[[str], int] | None = None  # f(profile) -> FLOPs of the model.
-    # f(profile) -> FLOPs that the method adds to those of the kept heads and neurons.
+    once: bool = False  # Whether it makes a single model, not one for each budget.
+    # f(profile) -> FLOPs of the model; None counts them from `keeps`.
+    flops: Callable[[str], int] | None = None
+    # f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of the
+    # kept heads and neurons.
     added: Callable[[str], int] | None = None
     # f(profile) -> the smallest share of the whole model's FLOPs that it can reach.
     least: Callable[[str], float] | None = None

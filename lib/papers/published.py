@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from lib.stats.compare import ScoreTable
 
-# {"row, 3/12, column": difference of two printed scores}.
+# {row, width and column of a printed table, as the text "row, 3/12, column": difference
+# of two printed scores}.
 PointsByRow: TypeAlias = dict[str, float]
 
 
@@ -85,7 +86,7 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
 
     _read_table_as_text(
         paper, table_name
-    )  # Raises an error that names the file, if it is damaged.
+    )  # A check: where the file is damaged, the error names it.
     return pd.read_csv(
         _find_table_file(paper, table_name), na_values="-", **csv_options
     )

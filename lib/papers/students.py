@@ -33,7 +33,7 @@ IMPORTANCE: dict[str, Importance] = S.IMPORTANCE
 AUGMENTED: dict[str, bool] = S.AUGMENTED
 CACHED: dict[str, bool] = S.CACHED
 LONG: tuple[str, ...] = S.LONG
-# A width is m kept heads of these 12, the heads of BERT-base.
+# Number of heads of BERT-base. At the width m a model keeps m/12 of its heads.
 HEADS = 12
 
 
@@ -99,7 +99,7 @@ def select_possible_widths(
 
 
 class StudentPlan(NamedTuple):
-    surgery_operations: list[Json]  # Entries {"op": ...}, in order.
+    surgery_operations: list[Json]  # Changes of the model {"op": name...}, in order.
     input_runs: dict[str, Spec]
 
 
@@ -304,8 +304,9 @@ def student_spec(
         and not tokens
         and not grids.find_reader_passage_window_settings(profile)
     ):
-        # The teacher's hidden states are computed once, by a run that students with any
-        # learning rates share.
+        # A run of its own computes the teacher's hidden states once. It has the
+        # profile's training settings, so that students with other learning rates share
+        # it.
         read = make_distillation_settings(profile, task, has_ghost_modules=False)
         state_args = make_common_run_arguments(
             profile, task, train=read, distil=Distil(mask=True)

@@ -39,7 +39,7 @@ LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
-CandidateArrays: TypeAlias = Arrays  # {"ids", "sizes", "one_piece"}.
+CandidateArrays: TypeAlias = Arrays  # What `find_replacement_candidates` returns.
 
 
 class SplitText(NamedTuple):
@@ -50,7 +50,7 @@ class SplitText(NamedTuple):
 class MaskedWord(NamedTuple):
     number: int
     sentence_ids: list[int]
-    place: int  # Index of the masked token.
+    place: int  # Index of the masked token in the sentence.
 
 
 class WordReplacer:
@@ -302,7 +302,7 @@ def sample_text_variants(
     ):
         replaced = {places[i]: replacer.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
-    # Drop a variant that differs from the text in spaces and normalisation alone.
+    # Drop a variant that differs from the text only in spaces and normalisation.
     if text != " ".join(words):
         made.pop(" ".join(words), None)
     return list(made)

@@ -24,7 +24,7 @@ from lib.train.loop import SettingsJson
 
 # ({metric: value}, arrays such as predictions that the run saves).
 MetricsAndArrays = tuple[metrics.Metrics, Arrays]
-# Function from logits to metrics and arrays.
+# f(logits of all rows of a split) -> their metrics and arrays.
 LogitScorer = Callable[[np.ndarray], MetricsAndArrays]
 # {whether a task has answer spans: end of the name of transformers' model class}.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}

@@ -33,9 +33,10 @@ def configure_malloc_to_keep_memory() -> None:
     faults, which cost time. It changes the whole process. Without glibc nothing
     happens."""
     if platform.libc_ver()[0] == "glibc":
-        # Set M_TRIM_THRESHOLD to 1 GiB of free memory.
+        # M_TRIM_THRESHOLD = 1 GiB: so much free memory stays with the process.
         ctypes.CDLL(None).mallopt(-1, 1 << 30)
-        # Set M_MMAP_THRESHOLD to its largest value, 32 MiB.
+        # M_MMAP_THRESHOLD = 32 MiB, its largest value: smaller tensors reuse that
+        # memory.
         ctypes.CDLL(None).mallopt(-3, 32 << 20)
 
 
@@ -82,8 +83,8 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
         .view(torch.uint8)[: values.numel()]
         .view(values.shape)
     )
-    # A byte of at least `level` stays. Clamp and subtraction make it 1 and others 0,
-    # ten times as fast as a comparison.
+    # An element stays where its byte is at least `level`. Clamp and subtraction make 1
+    # of such a byte and 0 of any other, ten times as fast as a comparison.
     stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(values.dtype)
     # The scale comes last, so that bfloat16 does not round it.
     return (values * stays).mul_(256 / (256 - level))
@@ -134,8 +135,8 @@ class UsedEmbeddingRows(nn.Module):
 
     def __init__(self, embedding: nn.Embedding, used_token_ids: Tensor) -> None:
         super().__init__()
-        # The list hides the embedding from torch, so that its table is neither trained
-        # nor saved twice.
+        # An attribute that is a list is no submodule for torch. So the full table is
+        # neither trained nor saved twice.
         self.full = [embedding]
         self.used = used_token_ids
         self.place = torch.full(
@@ -185,8 +186,8 @@ def train_used_embeddings_only(
         return
     owner: Any = get_encoder(model).embeddings
     table = owner.word_embeddings
-    # EfficientBERT's network wraps its table in a module `TrigramEmbedding` (lib.model.stack),
-    # which has an attribute of the same name.
+    # EfficientBERT's network wraps its table in a module `TrigramEmbedding`
+    # (lib.model.stack), which has an attribute of the same name.
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.list_distinct_token_ids())

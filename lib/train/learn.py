@@ -65,8 +65,8 @@ class TaskTraining:
     ) -> None:
         self.run, self.span = run, span_settings
         self.numerics = loop.apply_numeric_settings(numerics)
-        # `train` may be None, but steps that train nothing never read this field. So
-        # its type omits None.
+        # Steps that do not train pass None, and never read this attribute. So the type
+        # of the attribute omits None.
         self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
             sources.load(data_descriptor, run.seed),

@@ -30,7 +30,7 @@ from lib.train.lean import (
     use_dropout_by_random_bytes,
 )
 
-# Logit of padded tokens in answer spans: probability 0 without infinities.
+# Logit of padded tokens in answer spans. It gives probability 0 without infinities.
 ABSENT = -1e4
 # File of a checkpoint with weights, optimiser, random states and log.
 STATE = "state.pt"
@@ -42,7 +42,7 @@ Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
 Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of each batch].
 
-_chosen = "cpu"  # Device of the run that this process computes.
+_chosen = "cpu"  # Device on which this process computes; `get_device` returns it.
 
 
 def get_device() -> torch.device:
@@ -358,7 +358,7 @@ def write_checkpoint(
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.write_manifest(folder)
-    # Checkpoints that killed processes left unfinished.
+    # Folders of this form are checkpoints that killed processes left unfinished.
     halves = list(run.checkpoint_folder.glob(".step-*"))
     for old in [*halves, *sorted(run.checkpoint_folder.glob("step-*"))[:-2]]:
         disk.remove_path(old)

@@ -320,9 +320,10 @@ def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
     return made
 
 
-# A teacher's states are written to disk once for all its students. A token has S = 2 L
-# + 1 states: the embedding, then attention output and layer output of each layer. The
-# states of all N rows are one array [sum of T, S * H], with N + 1 offsets of the rows.
+# The functions below write a teacher's hidden states to disk once, for all its
+# students. A token has S = 2 L + 1 states: the embedding, then attention output and
+# layer output of each layer. The states of all N rows are one array [sum of T, S * H].
+# An array of N + 1 offsets says where the tokens of each row begin.
 @torch.no_grad()
 def write_hidden_states(
     model: PreTrainedModel,

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from lib.core.options import Targets
 from lib.train import loop, losses
 
-# TaskTraining or Trainer of lib.train.learn. They cannot be imported here, as that
-# module imports this one.
+# Stands for the classes TaskTraining and Trainer of lib.train.learn. They cannot be
+# imported here, because that module imports this one.
 TaskTraining = Any
 
 

@@ -18,7 +18,7 @@ from lib.stats.measures import Measure
 if TYPE_CHECKING:
     import pandas as pd
 
-# A model that scores at most this many points less counts as equal.
+# A score that is at most this many points (of 100) below another counts as equal to it.
 MATCH = 0.5
 
 

@@ -33,11 +33,12 @@ class Mix(Option):
     a token's embedding and layer outputs, "embedding" the mean embedding of all tokens
     of the row."""
 
-    # Axis over which the layers' outputs are normalised. The paper's text says over
-    # "layers"; but then, with equal weights, the terms of the sum cancel to exactly 0.
+    # Axis over which the outputs of layers are normalised before they are summed. The
+    # paper's text says over "layers"; but then, with equal weights, the terms of the
+    # sum cancel to exactly 0.
     norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
-    # How the weights are initialised. The paper says "Xavier", without the distribution;
-    # ELMo's code, on which it builds, has zeros.
+    # How the weights are initialised. The paper says "Xavier", without the
+    # distribution; ELMo's code, on which it builds, has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
     # Learning rate of the weights and the scale of the sum; the paper has 1e-2.
     lr: Positive
@@ -91,33 +92,37 @@ class Prune(Option):
     overlong: what happens where both warm-ups take all steps: "refuse" is an error,
     "jump" changes the threshold at once."""
 
-    # How weights are chosen: the largest ones, or by learned scores. The paper's tables
-    # call "movement" topK and "soft" sigmoied_threshold.
+    # How the weights that stay are chosen: "magnitude" keeps the largest ones, the
+    # others decide by learned scores. The paper's tables call "movement" topK and
+    # "soft" sigmoied_threshold.
     method: Literal["magnitude", "movement", "soft", "l0"]
-    # For "magnitude" and "movement" a threshold is the share of weights that is kept. For
-    # "soft" a weight stays where the sigmoid of its score is above the threshold. For
-    # "l0" only the ratio of the two thresholds matters.
+    # Threshold at the start and at the end of pruning. For "magnitude" and "movement"
+    # it is the share of weights that is kept. For "soft" a weight stays where the
+    # sigmoid of its score is above it. For "l0" only the ratio of the two matters: it
+    # scales the penalty on scores.
     initial_threshold: Share
     final_threshold: Share
-    # Unit w of the two warm-ups below, in steps. The learning rate has a warm-up of its
-    # own (Train.warmup).
+    # Number of steps that is the unit of the next two fields, which say when the
+    # threshold is constant. The warm-up of the learning rate is another setting
+    # (Train.warmup).
     warmup_steps: int
-    # Steps with the initial threshold at the start, in units of `warmup_steps`.
+    # First steps, which have the initial threshold, in units of `warmup_steps`.
     initial_warmup: int = 0
-    # Steps with the final threshold at the end, in units of `warmup_steps`.
+    # Last steps, which have the final threshold, in units of `warmup_steps`.
     final_warmup: int = 0
     # Learning rate of the scores; mask_scores_learning_rate in the public code.
     lr: float = 0.0
     # Initial value of the scores; mask_scale in the public code.
     init: Annotated[float, math.isfinite, "finite"] = 0.0
-    # Weight of the penalty on scores when the threshold is final. With `target` it is only
-    # the initial weight.
+    # Weight of the penalty that lowers scores, when the threshold is final. With
+    # `target` it is only the weight with which the controller starts.
     final_lambda: float = 0.0
-    # Share of the weights to keep: a controller changes the penalty's weight until it is
-    # met. 0 leaves the weight as it is, as in the paper.
+    # Share of the weights to keep, which a controller reaches by changing the weight of
+    # the penalty. With 0 there is no controller, as in the paper.
     target: Share = 0.0
-    # What happens where the two warm-ups leave no step between them: "refuse" raises an
-    # error, "jump" switches the threshold at once, as the public code does.
+    # What happens where the phases of constant threshold, at the start and at the end,
+    # leave no step between them: "refuse" raises an error, "jump" changes the threshold
+    # at once, as the public code does.
     overlong: Literal["refuse", "jump"] = "refuse"
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from lib.papers.bermo.options import Mix, Prune
 from lib.stats.metrics import Metrics
 from lib.train import loop
 
-BINS = 50  # Logged values of all steps are averaged in at most this number of bins.
+BINS = 50  # Largest number of bins of steps in which logged values are averaged.
 # {frozen part: prefixes of the names of its parameters}.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
@@ -185,7 +185,7 @@ class PruningMasks(loop.Callback):
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in get_layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
-        self.model.eval()  # In eval mode masks are not random any more.
+        self.model.eval()  # In eval mode the masks of "l0" are not drawn at random.
         surviving, total = (
             np.bincount(of_layer, counts) for counts in self.count_kept_weights()
         )
@@ -255,8 +255,8 @@ class LayerMixTraining(loop.Callback):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # The mix keeps the embedding's and all L layers' outputs in memory, in float32. The
-        # paper names this cost (section 5).
+        # The mix keeps the embedding's and all L layers' outputs in memory, in float32.
+        # The paper names this cost (section 5).
         number = (len(get_layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 

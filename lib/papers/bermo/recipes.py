@@ -257,7 +257,8 @@ def make_pruning_settings(
     w, *parts = find_setting(WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
     first = pruning_delay_in_warmups or first
-    # With few rows the warm-ups would exceed the run, so they are shortened.
+    # At the small profiles a run may have fewer steps than the two phases of constant
+    # threshold, at its start and end, together. They are then shortened.
     if not EXAMPLES[profile] and w * (first + last) >= steps:
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
-EVERY = 2  # The controller changes the penalty's weight once in this number of steps.
-# Gains of the controller, which acts on the logarithm of the penalty's weight.
+# Number of steps between two changes of the penalty's weight by the controller
+# (`compute_next_penalty_weight`).
+EVERY = 2
+# Gains of this PI controller, which acts on the logarithm of the penalty's weight.
 PROPORTIONAL, INTEGRAL = (
     20.0,
     1.0,
 )
-# The penalty's weight stays within this factor of its initial value, up or down.
+# The controller keeps the penalty's weight within this factor of its initial value.
 REACH = 1e4
 
 
@@ -32,8 +34,8 @@ class Ramp:
 
     start: float
     end: float
-    first: int  # The initial warm-up, i w steps.
-    last: int  # The first step of the final warm-up, T - f w.
+    first: int  # Last step with the initial threshold, i w.
+    last: int  # First step with the final threshold, T - f w.
 
     def __call__(self, step: int) -> float:
         """Return the threshold of the pruning masks at a training step, counted from 0.

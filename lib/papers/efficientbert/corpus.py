@@ -13,10 +13,11 @@ from lib.data.tokens import Rows
 
 Ids = Sequence[int] | np.ndarray  # Token ids of one document.
 
-# Number of epochs that have different pairs; later epochs use the same pairs again, in
-# turn.
+# Number of epochs that have different pairs of documents. Later epochs use the same
+# pairs again, in turn.
 EPOCHS = 5
-# Probability that a shorter target length is drawn for a pair, as in BERT's code.
+# Probability that a shorter target length is drawn for a pair of documents, as in
+# BERT's pre-training code.
 SHORT = 0.1
 
 

@@ -89,15 +89,16 @@ def draw_surface(
     )
     indices = np.arange(surface_heights.size).reshape(surface_heights.shape)
     a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
-    # Each square is split along x + y = constant, as steep edges often run so.
+    # Each square of the grid is split into two triangles along x + y = constant,
+    # because steep edges of these surfaces often run in this direction.
     halves = (a, b, c), (b, c, d)
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
     drawn = axis.plot_trisurf(
         x.ravel(), y.ravel(), surface_heights.ravel(), triangles=triangles, **look
     )
-    # A triangle's colour is the middle of its lowest and highest corner. With the mean of
-    # the three corners, neighbours on a steep edge would alternate in colour.
+    # A triangle's colour is the middle of its lowest and highest corner. With the mean
+    # of the three corners, neighbours on a steep edge would alternate in colour.
     heights = surface_heights.ravel()[triangles]
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*camera_angles)

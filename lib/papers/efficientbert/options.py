@@ -10,7 +10,9 @@ from typing import Literal
 from lib.core.options import Count, Option
 from lib.core.types import Json
 
-CorpusDescriptor = Json  # Of the text of a pre-training, as `encode_corpus` reads it.
+# Says which text a pre-training reads; `lib.papers.efficientbert.warming.encode_corpus`
+# explains the form.
+CorpusDescriptor = Json
 
 
 @dataclass(frozen=True)
@@ -38,26 +40,32 @@ class Search(Option):
     score: score of a candidate: "" is the task's first metric; "loss" is exp(-L) of the
     loss L on the teacher's logits (equation 3)."""
 
-    # How candidates are proposed. The paper names LaNAS, but its code filters random
-    # candidates by a cascade of classifiers ("cascade").
+    # How candidate networks are proposed. "random" draws them. "cascade" draws them
+    # too, and keeps what a series of classifiers accepts that are fitted on the scores
+    # of earlier candidates. "evolution" mutates good candidates. The paper names LaNAS,
+    # but its code has "cascade".
     method: Literal["random", "cascade", "evolution"]
-    # Candidates that are evaluated, failed ones included. The paper's three stages
-    # have 1,900, 100 and 3,000.
+    # Number of candidates that are evaluated, failed ones included. The paper's three
+    # stages have 1,900, 100 and 3,000.
     budget: Count
-    # Random draws after which the sampler stops looking for a new candidate that the
-    # cascade accepts, and takes the closest one. The authors' code has 20,000.
+    # Largest number of random draws, or of mutations for "evolution", in which one new
+    # candidate is sought. If none passes all classifiers of "cascade", the draw that
+    # passes the most of them is taken. The authors' code has 20,000.
     draws: Count
-    # Evaluations before the cascade is first fitted; the authors' code has 80.
+    # For "cascade": number of evaluated candidates before its classifiers are first
+    # fitted. The authors' code has 80. Other methods have 0.
     initial: int = 0
-    # Evaluations between two fits of the cascade; the authors' code has 10.
+    # For "cascade": number of evaluated candidates between two fits of its classifiers.
+    # The authors' code has 10. Other methods have 0.
     refit: int = 0
-    # Features of a candidate on which the cascade is fitted: "index" is its formulas as
-    # numbers of their symbols, and its sizes as numbers; "" for methods without a
-    # cascade.
+    # For "cascade": features of a candidate that its classifiers read. "index" has a
+    # number for each symbol of the formulas, such as W2 gelu(W1 x), and for each size
+    # of the feed-forward networks. Other methods have "".
     encoding: Literal["", "index"] = ""
-    # Evolution: parents are taken from this number of latest candidates.
+    # For "evolution": parents are taken from this number of latest candidates.
     population: int = 0
-    # Evolution: candidates drawn from the population; the best of them is the parent.
+    # For "evolution": number of candidates that are drawn from these latest ones. The
+    # best of them is the parent of the next candidate.
     tournament: int = 0
     # Score of a candidate: the task's first metric or, with "loss", exp(-L). L is the
     # prediction loss (equation 3) on all held-out rows. Unlike an accuracy it is
@@ -136,13 +144,14 @@ class Shared(Option):
     choices: for each layer a list of pairs (k, q): k stacked feed-forward networks with
     1/q of the full inner width. A pair that occurs twice is drawn twice as often."""
 
-    # (least, most) parameters of a subnetwork, the projection to the teacher's width
-    # included. The authors' code has 15 and 16 million.
+    # (least, most) number of parameters of a subnetwork, with the linear map to the
+    # teacher's hidden size. The authors' code has 15 and 16 million.
     # pyrefly: ignore[implicit-any-type-argument]  An Option would read a type
     # `tuple[X, ...]` as "one of the values X", so the tuple is bare.
     window: tuple
-    # For each layer the pairs (k, q) that it draws from: k stacked feed-forward networks
-    # with 1/q of the full inner width. The authors' code lists all 16 pairs, and a second
-    # time the pair that stage 2 found.
+    # For each layer the pairs (k, q) from which its size is drawn: k stacked
+    # feed-forward networks with 1/q of the full inner width. The authors' code lists
+    # all 16 pairs, and once more the pair that stage 2 of the search found, which is
+    # drawn twice as often.
     # pyrefly: ignore[implicit-any-type-argument]  A bare tuple, as above.
     choices: tuple

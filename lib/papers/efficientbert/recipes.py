@@ -96,12 +96,13 @@ TEACHER_ROW, PLUS = (
     "EfficientBERT+",
 )
 COLD = "EfficientBERT w/o Warm-up KD"
-# The public code trains "EfficientBERT++" with one full inner width D, but counts its
-# parameters with another. Both networks are kept.
+# The public code trains "EfficientBERT++" with one full inner width D of the
+# feed-forward networks, but counts its parameters with another. There is a network for
+# either.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Replacement for the baseline MobileBERT_TINY with as many parameters: 24 thin layers of
-# two feed-forward networks each, without bottlenecks, and with the teacher's number of
-# heads.
+# Replacement for the baseline MobileBERT_TINY, which a Net cannot describe. It has as
+# many parameters: 24 thin layers of two feed-forward networks each, without
+# bottlenecks, and with the teacher's number of heads.
 THIN = "MobileBERT_TINY shape"
 
 
@@ -139,7 +140,7 @@ def _read_networks() -> dict[str, Net]:
 
 
 NETS, HEADS = _read_networks(), 12
-# Columns with scores on development rows, as Table 3 has them.
+# Columns of Table 3. It lacks MNLI-mm, whose rows are a development set of their own.
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
@@ -532,8 +533,8 @@ def student_spec(
             pretrained_network_spec(profile, model_name, corpus_name),
             **training_changes,
         )
-    # As in the authors' code: WNLI is not among the tasks trained together, and inherits
-    # the head of QNLI.
+    # The supernet was not trained on WNLI, so this task inherits the head of QNLI, as
+    # in the authors' code.
     head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
@@ -674,6 +675,7 @@ def search_candidate_spec(
 
 
 CLAIMED = 128  # Batch size at which Table 2's claim on speed is checked.
+# {profile: {batch size: number of timed forward passes}}.
 TURNS = {
     "toy": {1: 20},
     "mini": {1: 100, CLAIMED: 50},
@@ -683,10 +685,10 @@ TURNS = {
 
 
 # f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass
-# tasks_by_profile=PAIRED.
+# `tasks_by_profile=PAIRED` to have other tasks by default.
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
 # f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass
-# seeds_by_profile=HEADLINES.
+# `seeds_by_profile=HEADLINES` to have other seeds by default.
 seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 

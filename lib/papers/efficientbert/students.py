@@ -54,8 +54,8 @@ MAP = "maps.0."  # Prefix of the tensors' names in that file.
 # File beside an encoder that was trained on several tasks, with a classification head
 # for each task.
 HEADS = "heads.safetensors"
-# After this number of random subnetworks outside the size window, the window counts as
-# empty.
+# Largest number of random subnetworks that are drawn for one training step. If none of
+# them has an allowed number of parameters, training stops with an error.
 DRAWS = 10_000
 
 
@@ -245,8 +245,8 @@ def make_student_for_task(
     start = run.inputs.get("start")
     if student_architecture is None and start and (start.folder / SURGERY).exists():
         seed = derive_seed(run.seed, "head")
-        # `load_task_model_and_tokenizer` seeds only where it draws a head; the
-        # projection needs a seed in any case.
+        # `load_task_model_and_tokenizer` sets the seed only where it draws a new head.
+        # The projection below is always drawn at random, so the seed is set here too.
         torch.manual_seed(seed)
         model = heads.load_task_model_and_tokenizer(
             start.model_folder, task, dropout, seed

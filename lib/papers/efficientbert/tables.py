@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from lib.report.tables import Runs
 
 
-# With fewer distances than this for each network there is no figure of them, only their
-# means in the table.
+# Smallest number of distances of a network, such as one for each head, for which pages
+# have a figure. With fewer they have only a table of the means.
 MANY = 8
 
 
 class LastLayerOutputs(NamedTuple):
     run_row: Mapping[Any, Any]  # Metrics and labels of a run.
-    arrays_by_network: Arrays  # {"teacher" or the name of a network: [4, ...]}.
-    token_counts: np.ndarray  # [4].
+    # {"teacher" or the name of a network: its outputs for 4 sentences, [4, ...]}.
+    arrays_by_network: Arrays
+    token_counts: np.ndarray  # Number of tokens of each of the sentences, [4].
 
 
 def list_rows_of_attention_map_runs(

@@ -37,13 +37,13 @@ BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row num
 
 class JoinedRows(NamedTuple):
     encoded: Encoded
-    task_names: list[str]  # Of each row.
+    task_names: list[str]  # Name of the task of each row.
     make_batches: BatchMaker
 
 
 class EncodedCorpus(NamedTuple):
     encoded: Encoded
-    make_batches: BatchMaker | None  # None means the usual order of batches.
+    make_batches: BatchMaker | None  # None: the training loop makes random batches.
 
 
 def warmup(
@@ -338,8 +338,8 @@ def encode_corpus(
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(iterate_document_token_ids, corpus, tokenizer)
-    # Tokenising is slow, so the result is cached: it is the same for all runs, epochs
-    # and seeds.
+    # Tokenising is slow, so the token ids are cached on disk. They are the same for all
+    # epochs and seeds, and for all runs with this text and vocabulary.
     documents = tokens.load_or_compute_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))

@@ -63,7 +63,7 @@ class TableRow(NamedTuple):
 
 class PaperAndTrueCosts(NamedTuple):
     flops_by_paper_rule: int
-    true_flops: int  # As PyTorch counts them.
+    true_flops: int  # FLOPs as PyTorch counts them.
     parameters: int
 
 
@@ -93,8 +93,8 @@ GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
 DEVIATIONS = published.read_deviation_sentences_by_profile("ghostbert")
-# Suffixes of rows whose training differs: another learning rate of the kernels, a longer
-# distillation, and both stages on labels.
+# Suffixes of table rows whose training differs: another learning rate of the kernels of
+# ghost modules, a longer distillation, and labels in both stages of training.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)

@@ -44,14 +44,15 @@ GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted f
 
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
-GateWidths = Mapping[str, float]  # {"heads", "ffn": width of a layer}.
+GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
 FlopsFunction = Callable[[Mapping[Region, float]], float]
 
 
 class AlphaUpdate(NamedTuple):
     alphas: np.ndarray  # [N].
     moving_average_gradient: np.ndarray  # [N].
-    log_entry: np.ndarray  # [4].
+    # [4]: target and actual cost ratio, and numbers of gates switched off and on.
+    log_entry: np.ndarray
 
 
 def compute_target_cost_ratio(
@@ -145,16 +146,16 @@ class GateController:
     seed: draws which region comes first in each step."""
 
     options: Gates
-    # {region: number of gates}, in the order of the N gates. A region is the gates of one
-    # kind in one layer: (layer, kind).
+    # {region: number of gates}, in the order of the N gates. A region is the gates of
+    # one kind in one layer: (layer, kind).
     sizes: dict[Any, int]
     # f({region: sum of masks}) -> FLOPs, linear in each sum.
     cost: Callable[[Mapping[Any, float]], float]
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # `region` [N] has the number of each gate's region. `groups` are lists of gates;
-        # a step may switch at most a given share of each list.
+        # `region` [N] has the number of each gate's region. `groups` are lists of
+        # gates; a step may switch at most a given share of each list.
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
         group = (
             self.region if self.options.quota == "layer" else np.zeros_like(self.region)
@@ -478,8 +479,8 @@ class GateController:
             new = sums | {region: sums[region] + (-1 if leaves else 1)}
             cost = self.cost(new)
             if not leaves and cost > max_cost_after_switching_on:
-                # From here gates only switch on and the cost grows, so no other gate of
-                # this region will fit.
+                # All gates that follow switch on, so the cost can only grow. Gates of
+                # one region cost the same, so no other gate of this region will fit.
                 closed.add(region)
             else:
                 sums, actual = new, cost

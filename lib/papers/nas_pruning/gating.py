@@ -28,10 +28,11 @@ from lib.stats.cost import KeptIndices
 from lib.stats.metrics import Metrics
 from lib.train import loop
 
-# Columns of the array that logs each step of a search: target and actual cost ratio, and
-# numbers of gates switched off and on.
+# Columns of the array that logs each step of a search: target and actual cost ratio,
+# and numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-# {kind of gate: its name in the operation "keep", which cuts a model}, where they differ.
+# {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
+# whose two names differ.
 NAMES = {"ffn": "neurons"}
 
 Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of its masks}) -> FLOPs.
@@ -168,7 +169,7 @@ class GateSearch(GateTraining):
 
     def after_last_step(self) -> Metrics:
         metrics, alphas, curve = self.trim_gates_at_end()
-        every = {  # In half precision, as the arrays are committed and should be small.
+        every = {  # In half precision, as arrays of results are kept in git.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
             for (layer, kind), alpha in gates.get_gate_logits(self.model).items()
         }

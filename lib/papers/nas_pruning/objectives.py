@@ -108,7 +108,7 @@ def build_hidden_state_loss(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
     with ExitStack() as held:
-        if between:  # An attribute of the student, so that checkpoints save the layer.
+        if between:  # Checkpoints save the layer, as it is an attribute of the student.
             torch.manual_seed(derive_seed(training.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")

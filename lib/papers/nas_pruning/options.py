@@ -33,34 +33,35 @@ class Gates(Option):
     idle: gates with a gradient below this share of the mean of their layer and kind
     switch off first."""
 
-    # Which parts have gates. The report has "heads" and "ffn" (neurons); the test on
-    # handwritten digits has "inputs".
+    # Which parts have gates. The report's method has "heads" and "ffn" (neurons). Its
+    # section 7.2 adds "embedding" (inputs of queries, keys and values) and "qkv" (their
+    # channels). The test on handwritten digits has "inputs" (pixels and noise).
     regions: tuple[Literal["heads", "ffn", "embedding", "qkv", "inputs"], ...]
     ratio: ShareAbove0  # R*: target share of the whole model's FLOPs, such as 0.3.
-    # Largest share of the gates that may change in one step; 0.1 in the report.
+    # Largest share of the gates that may switch in one step; 0.1 in the report.
     share: ShareAbove0
-    # Of which gates `share` is taken: those of each "layer" and kind, or "all". The
-    # report says "region" and does not define it.
+    # Whether `share` holds for the gates of each kind in each "layer", or for "all"
+    # gates of the model together. The report says "region" and does not define it.
     quota: Literal["layer", "all"]
     # How a gate's alpha changes: by a jump of 10, which switches it. The report says
     # "rescaled" and does not define it.
     update: Literal["jump"]
     weight: float  # Weight lambda_cost of the cost loss: 1 in the report (section 7.9).
-    # A cost this close to the target, relative to it, counts as met. The report gives no
-    # value; its printed costs are within 1 % of their targets at best.
+    # A cost this close to the target, relative to it, counts as met. The report gives
+    # no value; its printed costs are within 1 % of their targets at best.
     tolerance: Annotated[float, lambda n: 0 < n < 1, "above 0 and below 1"]
-    # How the cost is brought to the target: "end" switches gates once after the last
-    # step, "steps" also in every step. The report has neither.
+    # When gates are switched until the cost is at its target: "end" does so once, after
+    # the last step, "steps" in every step too. The report has neither.
     landing: Literal["end", "steps"]
     # How the target falls from 1 to `ratio` over the steps: linearly ("additive") or
     # geometrically ("multiplicative"). With "none" it is `ratio` from the first step
     # (section 7.4).
     schedule: Literal["none", "additive", "multiplicative"] = "none"
-    # Decay per step of a running average of the alphas' gradients, as momentum has it; 0
-    # takes each gradient as it is. The report does not name the optimiser.
+    # Decay per step of the moving average of the alphas' gradients, as in momentum.
+    # With 0 each gradient is taken as it is. The report does not name the optimiser.
     memory: ShareBelow1 = 0.0
-    # A gradient below this share of the mean of its layer and kind counts as zero. Such
-    # gates are switched off first.
+    # A gate whose absolute gradient is below this share of the mean of its layer and
+    # kind hardly affects the loss. Such gates switch off first. With 0 there are none.
     idle: ShareBelow1 = 0.0
 
 
@@ -81,9 +82,9 @@ class Perceptron(Option):
     widths: tuple
     epochs: Count  # In the report 15 for the network of 3 layers and 20 for that of 11.
     batch: Count  # Not given in the report.
-    lr: Positive  # Adam's learning rate; not given in the report.
-    # Standard deviation of the noise inputs, where pixels are in [0, 1]; not given in the
-    # report.
+    lr: Positive  # Learning rate of Adam; not given in the report.
+    # Standard deviation of the noise that is given to the network as further inputs;
+    # pixels are in [0, 1]. The report does not give it.
     noise: Positive
 
 
@@ -99,16 +100,17 @@ class Objective(Option):
     attention: whether attention scores are matched beside hidden states.
     mask: whether padded tokens are left out of the losses on hidden states."""
 
-    # "prediction" is the squared error to a teacher's logits, "cross_entropy" the loss on
-    # labels. "soft_cross_entropy" is the cross-entropy with a teacher's probabilities,
-    # and for a regression the loss on labels, as in TinyBERT's code. "intermediate"
-    # matches a teacher's hidden states. "two_stage" does so in the first half of the
-    # steps, and matches logits in the second.
+    # "prediction" is the squared error to a teacher's logits, "cross_entropy" the loss
+    # on labels. "soft_cross_entropy" is the cross-entropy with a teacher's
+    # probabilities, and for a regression the loss on labels, as in TinyBERT's code.
+    # "intermediate" matches a teacher's hidden states. "two_stage" does so in the first
+    # half of the steps, and matches logits in the second.
     kind: Literal[
         "prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage"
     ]
     # Whether attention scores are matched beside hidden states. Each head is compared
     # with the teacher's head of the same index, which the report does not say.
     attention: bool = False
-    # Whether padded tokens are left out of the losses on states; the report does not say.
+    # Whether padded tokens are left out of the losses on states; the report does not
+    # say.
     mask: bool = False

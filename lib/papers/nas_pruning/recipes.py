@@ -78,11 +78,11 @@ SMALL_TEACHER = published.read_deviation_sentences_by_profile(
 DIGITS = published.read_deviation_sentences_by_profile("nas_pruning", "digits")
 
 
-# f(profile, chosen tasks) -> tasks of a table. Some tables pass other tasks, such
-# as RANDOM, PAIR, TRIO or TEST.
+# f(profile, chosen tasks) -> tasks of a table. Some tables pass `tasks_by_profile` to
+# have other tasks by default, such as RANDOM, PAIR, TRIO or TEST.
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Some tables pass
-# `seeds_by_profile=HEADLINES` or REPEATS.
+# f(profile, chosen seeds) -> seeds of a table. Some tables pass `seeds_by_profile` to
+# have other seeds by default, HEADLINES or REPEATS.
 seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lib.report.artefact import Page
     from lib.report.tables import Runs
 
-# Models that Tables 6 to 8 prune, one each.
+# Models that Tables 6, 7 and 8 prune, in this order.
 TESTED = (
     "TinyBERT-4L",
     "TinyBERT-6L",
@@ -228,8 +228,8 @@ def show_test_score_table(
     for task in nas.TEST["paper"]:
         gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{model_labels[1]}, {task}"] = np.nanmean(gaps)
-    # Where a small encoder stands for the paper's model, the figure names the encoder that
-    # was really cut.
+    # Where a small encoder stands for the paper's model, the figure names the encoder
+    # that was really cut.
     share = model_labels[1].partition(" %")[0]
     cut = f"{encoder} cut to {share} % of its FLOPs" if same else model_labels[1]
     estimates = {
@@ -259,7 +259,7 @@ def list_models_with_same_runs(profile: str, model: str) -> list[str]:
 
     profile: size of the experiment, one of "toy", "mini" and "paper".
     model: name of a whole model, such as "BERT-base"."""
-    if model not in TESTED:  # BERT-Mini, which shares runs with no other model.
+    if model not in TESTED:  # Only BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), tasks_by_profile=nas.TEST)
     spec = nas.model_spec(profile, task, model)

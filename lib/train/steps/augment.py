@@ -21,7 +21,7 @@ from lib.train import augment as words
 from lib.train import loop
 from lib.train.loop import SettingsJson
 
-CHUNK = 2000  # Number of sentences whose candidates are computed together.
+CHUNK = 2000  # Number of sentences whose replacement words are computed together.
 
 
 def augment(
@@ -69,7 +69,8 @@ def augment(
 
 
 class CandidatesAndMetrics(NamedTuple):
-    # {text: candidates of its replaceable words, int32 [words, K]}.
+    # {text: token ids of the K candidates for each of its replaceable words, int32
+    # [words, K]}.
     candidates_by_text: dict[str, np.ndarray]
     metrics: Metrics
 

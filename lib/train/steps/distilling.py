@@ -33,7 +33,7 @@ from lib.train.matching import (
     write_hidden_states,
 )
 
-# File of a run with the operations that changed its model, and their reports.
+# File of a run that lists the operations that changed its model, and their reports.
 SURGERY = "surgery.json"
 
 
@@ -232,8 +232,8 @@ def states(training: TaskTraining, distil: SettingsJson) -> Metrics:
     `teacher` is an earlier result.
     distil: not used; the states are the same for all settings."""
     model, training.tokenizer = training.teacher
-    # Use the folder of weights, so that the file is kept as long as another run needs
-    # it.
+    # The file lies in the folder of a run's weights, which is kept for as long as
+    # another run needs it.
     path = training.run.folder / "model" / "states.safetensors"
     path.parent.mkdir(exist_ok=True)
     return write_hidden_states(

@@ -38,8 +38,8 @@ class SentencePairs(NamedTuple):
 
 class MaskedBatch(NamedTuple):
     batch: loop.Batch
-    true_ids: torch.Tensor  # [n] of the n tokens to predict.
-    mask: torch.Tensor  # Where they are: bool [B, T].
+    true_ids: torch.Tensor  # Original ids of the n tokens to predict: [n].
+    mask: torch.Tensor  # True at the tokens to predict: bool [B, T].
 
 
 def pretrain(
@@ -76,7 +76,7 @@ def pretrain(
     layers, hidden, heads, ffn = (
         model[name] for name in ("layers", "hidden", "heads", "ffn")
     )
-    # Give the model positions for inputs of 128 tokens.
+    # The model can read up to 128 tokens, and has 2 token types.
     shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout

@@ -30,12 +30,12 @@ from lib.papers.efficientbert.search.space import Space
 
 class CandidateScore(NamedTuple):
     score: float
-    failure_reason: str  # "" for a success.
+    failure_reason: str  # Why the network could not be scored; "" where it could.
 
 
 class HistoryLine(NamedTuple):
     entry: Json
-    line_bytes: bytes  # With the line break.
+    line_bytes: bytes  # Content of the line, with the line break.
 
 
 def search_networks(
@@ -187,7 +187,7 @@ def read_or_restart_history(
     options: method and budget of the search.
     history_path: the file, which is created where it is missing."""
     # The budget is left out: it does not change which candidates are proposed, so a
-    # search may continue with a larger one.
+    # search may continue with a larger budget from the same file.
     proposing = {
         name: value
         for name, value in list_non_default_fields(options).items()

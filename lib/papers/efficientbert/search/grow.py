@@ -16,11 +16,11 @@ UNARY, BINARY = (
     tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2)
 )
 TERMINALS = ("x", *language.LINEAR)
-# Least and most edges from the root of a formula's tree to its deepest x. BERT's
-# `W2 gelu(W1 x)` has 3.
+# Least and most edges from the root of a formula's syntax tree to its deepest x. BERT's
+# formula `W2 gelu(W1 x)` has 3.
 HEIGHTS = (3, 7)
-NODES = 20  # Largest number of entries of a prefix list.
-DEPTH = 3  # Largest depth of a random tree that replaces a subtree.
+NODES = 20  # Largest number of symbols of a formula in prefix order.
+DEPTH = 3  # Largest depth of the random tree by which a mutation replaces a subtree.
 ARITY = (
     language.ARITY
     | {"linear": 2, "foreign": 2}

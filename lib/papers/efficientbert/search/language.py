@@ -59,7 +59,7 @@ def _list_broken_rules(
         dict.fromkeys(LINEAR, (hidden_size, inner_size))
         | {"W2": (inner_size, hidden_size)},
     )
-    for n in reversed(nodes):  # Reversed, so a node comes after its operands.
+    for n in reversed(nodes):  # In this order a node comes after its operands.
         given = [widths[child] for child in n.args]
         if n.op in LINEAR:
             takes, widths[n] = ends[n.op]

@@ -19,9 +19,11 @@ from lib.papers.efficientbert.search.language import parse_and_check_formula
 EmbeddingSizes = dict[str, int]
 ParameterBounds = tuple[int, ...]  # (least, most) parameters of a network.
 BERT = "W2 gelu(W1 x)"
-STACKS = QS = (1, 2, 3, 4)  # The 16 pairs (k, q) that a layer may have in the paper.
-# Hidden size of BERT-base. In distillation a linear map projects the student's states to
-# this width.
+# Numbers k of stacked feed-forward networks, and divisors q of their inner width, that
+# a layer may have in the paper: 16 pairs (k, q).
+STACKS = QS = (1, 2, 3, 4)
+# Hidden size of BERT-base. In distillation a linear map projects the student's states
+# to this width.
 TEACHER = 768
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
@@ -83,8 +85,9 @@ class Net:
     # "plain" is BERT's embedding. "trigram" has token embeddings of 128 channels, and
     # projects those of three neighbouring tokens together to d.
     embedding: str
-    # Operands of different widths in a formula: "truncate" cuts the wider one, "pad" fills
-    # up the narrower one with a value that changes nothing, such as 0 in a sum.
+    # What happens where the operands of a formula have different widths: "truncate"
+    # cuts the wider one, "pad" fills up the narrower one with a value that changes
+    # nothing, such as 0 in a sum.
     mismatch: str
     layers: tuple[Layer, ...]
 

@@ -27,9 +27,11 @@ from lib.papers.efficientbert.search.space import Space
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-BATCH = 8  # Candidates that the classifiers judge in one call, which saves time.
-# The cascade has one classifier, and one more for each of these numbers of evaluations
-# that is exceeded.
+BATCH = 8  # Number of candidates that a classifier judges in one call, to save time.
+# A cascade (series) of classifiers filters random candidates. Each is fitted on the
+# better half of the candidates on which the one before was fitted. The cascade has one
+# classifier, and one more for each of these numbers that the number of evaluated
+# candidates exceeds.
 GROWTH = (
     400,
     800,
@@ -86,7 +88,8 @@ def propose_candidate(
     # Imported before `threadpool_limits`, which limits only libraries that are loaded.
     import sklearn.ensemble  # noqa: F401
 
-    # On so few rows several threads mostly wait for each other, up to 20 times as long.
+    # One thread is enough. On so few rows several threads mostly wait for each other
+    # and take up to 20 times as long.
     with threadpool_limits(1):
         return sample_unevaluated_candidate(
             space,

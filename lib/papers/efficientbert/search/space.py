@@ -110,12 +110,13 @@ class Space:
     count."""
 
     stage: str
-    # Network that the search starts from. Candidates have its widths and depth. Where the
-    # stage does not search the layers' formulas, or their ids (the choices of the number
-    # of stacked FFNs and of their inner width), candidates have the start's.
+    # Network from which the search starts. Candidates have its hidden size, full inner
+    # width and depth. Where the stage does not search the formulas of layers, or their
+    # ids (number and inner width of the stacked FFNs), candidates have those of
+    # `start`.
     start: Net
-    low: int = 0  # Least parameters of a candidate.
-    high: int = 0  # Most parameters of a candidate; 0 for no limit.
+    low: int = 0  # Smallest number of parameters of a candidate.
+    high: int = 0  # Largest number of parameters of a candidate; 0 for no limit.
     # How parameters are counted, and the sizes of the embedding tables: arguments of
     # search.net.count_net_parameters.
     convention: str = "with projection"

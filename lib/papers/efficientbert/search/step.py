@@ -30,7 +30,7 @@ from lib.papers.efficientbert.search.space import (
 from lib.train import loop
 from lib.train.learn import TaskTraining
 
-SearchResult = Json  # {"net", "supernet", "shared"}, arguments of later runs.
+SearchResult = Json  # {"net", "supernet", "shared"}; `make_search_result` explains it.
 
 
 def search(
@@ -215,7 +215,8 @@ def make_short_training_scorer(
             run, net, training.task, teacher, train.dropout
         )
         judge = make_model_scorer(training, student, selection_score_kind)
-        part = Scratch(run.folder, run.seed)  # A candidate needs no checkpoints.
+        # The training of a candidate is short, so no checkpoints are written.
+        part = Scratch(run.folder, run.seed)
         if corpus:
             assert pretraining_settings is not None
             with students.build_distillation_loss(

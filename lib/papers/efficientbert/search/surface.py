@@ -17,8 +17,8 @@ from lib.papers.efficientbert.search.net import Net
 
 Roughness = dict[str, float]  # {"variation", "steepest", "curvature": value}.
 CHANNELS = 2
-# Values are cut at this magnitude, so that a product of two values, or the third power in
-# a GELU, does not overflow.
+# Values are cut at this magnitude, so that a product of two values, or the third power
+# in a GELU, does not overflow.
 LIMIT = 1e90
 
 
@@ -48,8 +48,9 @@ class Recipe:
     # feed-forward network, "channels" the average over the two channels.
     average: str = "pair"
     residual: bool = True  # Whether a layer's output is h + f(h), or f(h) alone.
-    # Number of inner channels: "whole" is max(1, int(D / q)), as int(2 / q) is 0 for q > 2,
-    # and "real" is the fraction D / q.
+    # Number of inner channels of a layer with 1/q of the full inner width D: "real" is
+    # D / q, maybe a fraction. "whole" is int(D / q), but at least 1, as it would be 0
+    # for D = 2 and q > 2.
     width: str = "whole"
     points: int = 121  # Number of points on each axis.
     low: float = -15.0
