@@ -175,14 +175,14 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     from lib.core.memo import enable_result_cache
     from lib.core.store import Store
     from lib.papers.grids import (
-        describe_reader_data_and_model,
+        describe_users_data_and_model,
         get_reader_profile_attribute,
     )
 
     print_changed_table_warnings()
     grids, absent = {}, {}
     args.profile, values = parse_profile_and_parameters(args)
-    lines = describe_reader_data_and_model(args.profile)[1:]
+    lines = describe_users_data_and_model(args.profile)[1:]
     if full := get_reader_profile_attribute(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))

@@ -293,7 +293,7 @@ def answers(right, n=400, labels=None):
 @pytest.mark.parametrize("more", [1, 4])
 def test_the_margin_of_collapse_knows_the_number_of_rows(n, right, lost, more):
     """It is two standard errors of chance: 5 points on 400 rows, 2.5 on 1,600."""
-    found = compare.measure_score_and_chance(answers(right, n * more), ONE)
+    found = compare.measure_score_and_chance_level(answers(right, n * more), ONE)
     assert found.score == pytest.approx(100 * right) and not found.constant
     assert found.chance == pytest.approx(50 + 5 / more**0.5)
     assert found.has_collapsed == (lost and more == 1)
@@ -308,7 +308,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
         "logits": np.eye(2)[np.ones(400, int)],
     }
     run.read_arrays = lambda _: arrays
-    found = compare.measure_score_and_chance(run, ONE)
+    found = compare.measure_score_and_chance_level(run, ONE)
     assert found.constant and found.has_collapsed and found.score == 75
 
     def gone(_):
@@ -316,7 +316,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 
     lost = answers(0.9)
     lost.read_arrays = gone
-    assert compare.measure_score_and_chance(lost, ONE) == compare.ScoreAndChance(
+    assert compare.measure_score_and_chance_level(lost, ONE) == compare.ScoreAndChance(
         0.0, 0.0, True
     )
     frame = pd.DataFrame({"run": [run, lost, answers(0.9), None], "task": "SST-2"})
@@ -330,7 +330,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 
 @pytest.mark.parametrize("metric, chance", [("matthews", 10.0), ("f1", 200 / 3)])
 def test_the_chance_of_other_metrics(metric, chance):
-    found = compare.measure_score_and_chance(
+    found = compare.measure_score_and_chance_level(
         answers(0.9), compare.Column("x", "x", metric)
     )
     assert found.chance == pytest.approx(chance) and not found.has_collapsed

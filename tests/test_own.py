@@ -541,7 +541,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     four, five = (grids.ReaderProfile("mini", model=encoder(heads)) for heads in (4, 5))
     assert (
-        ghostbert.select_table_widths(four) == (9, 6, 3)
+        ghostbert.select_pruned_model_widths(four) == (9, 6, 3)
         and ghostbert.count_kept_heads(four, 9) == 3
     )
     spec = ghostbert.untrained_student_spec(
@@ -549,7 +549,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     )
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
-        ghostbert.select_table_widths(five)
+        ghostbert.select_pruned_model_widths(five)
     whole = ghostbert.model_variant_spec(
         four, "SST-2", ghostbert.HEADS, "Ghost"
     ).inputs["start"]
@@ -1083,7 +1083,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
-        return compare.measure_score_and_chance(
+        return compare.measure_score_and_chance_level(
             row["run"], grids.select_score_columns_by_task("mini")[row["task"]][0]
         ).has_collapsed
 

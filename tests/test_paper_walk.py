@@ -251,7 +251,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     # and draw them.
     monkeypatch.setattr(
         compare,
-        "measure_score_and_chance",
+        "measure_score_and_chance_level",
         lambda run, column: compare.ScoreAndChance(100.0, 0.0, False),
     )
     monkeypatch.setattr(notebook, "list_grid_specs", fewer)

@@ -11,7 +11,7 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import is_run_scored_on_examples, parse_cells, row_matches_model
+from lib.claims.cells import has_example_scores, parse_cells, row_matches_model
 from lib.claims.seeds import (
     PlannedCell,
     find_planned_comparison_of_models,
@@ -136,7 +136,7 @@ def lacking(path):
             own = [
                 row
                 for row in own
-                if plan.cell.measure or is_run_scored_on_examples(row["spec"])
+                if plan.cell.measure or has_example_scores(row["spec"])
             ]
             places = {}
             for row in own:

@@ -29,7 +29,7 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
         report_progress=shares.append,
     )
     assert told["tokens"] == 25 and shares == [0.4, 0.8, 1.0]
-    cached = matching.build_teacher_forward_from_disk(
+    cached = matching.build_teacher_forward_from_stored_states(
         tmp_path / "states.safetensors", len(get_layers(model))
     )
     chosen = [4, 0, 1]
@@ -53,7 +53,7 @@ def test_half_precision_is_kept(tiny, rows, tmp_path):
         tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors"
     )
     assert told["bytes"] == 25 * 5 * 48 * 2
-    found, _ = matching.build_teacher_forward_from_disk(tmp_path / "s.safetensors", 2)(
-        make_batch(rows, [0]), [0]
-    )
+    found, _ = matching.build_teacher_forward_from_stored_states(
+        tmp_path / "s.safetensors", 2
+    )(make_batch(rows, [0]), [0])
     assert found["embedding"].dtype == torch.bfloat16

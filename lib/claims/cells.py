@@ -152,7 +152,7 @@ class Cell:
         models can be paired.
 
         grid_row: the labels of a run and, under "spec", its description."""
-        can_count = self.measure or is_run_scored_on_examples(grid_row["spec"])
+        can_count = self.measure or has_example_scores(grid_row["spec"])
         return bool(can_count) and any(
             row_matches_model(grid_row, *model) for model in self.models
         )
@@ -342,7 +342,7 @@ def parse_cell(cell_text: str) -> Cell:
     )
 
 
-def is_run_scored_on_examples(spec: Spec) -> bool:
+def has_example_scores(spec: Spec) -> bool:
     """Return whether a run trains a model and scores it on examples.
 
     Two models with such runs can be compared example by example.

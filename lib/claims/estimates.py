@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lib.claims.cells import (
     Cell,
     ModelSelector,
-    is_run_scored_on_examples,
+    has_example_scores,
     row_matches_model,
 )
 from lib.claims.measures import MetricColumnsByTask, add_measure_column
@@ -81,7 +81,7 @@ def select_compared_rows_of_one_dtype(
     rows = (
         rows
         if cell.measure
-        else [row for row in rows if is_run_scored_on_examples(row["spec"])]
+        else [row for row in rows if has_example_scores(row["spec"])]
     )
     row_ids = set()
     for (label, where), part in group_rows_by_model(cell, rows):

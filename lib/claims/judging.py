@@ -366,7 +366,7 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
     return words.Verdict(claim["id"], note=note, verdict_word=word, measured=summary)
 
 
-def mark_repeated_comparisons(
+def mark_comparisons_counted_in_other_claims(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
     """Mark comparisons that another claim makes too, so that each is counted once.
@@ -424,7 +424,7 @@ def correct_p_values_by_holm(
     verdicts: {claim id: Verdict}. Comparisons of claims that are not in it enter with
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
-    verdicts = mark_repeated_comparisons(verdicts, profile)
+    verdicts = mark_comparisons_counted_in_other_claims(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]

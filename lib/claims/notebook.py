@@ -494,7 +494,7 @@ def find_notebook_page_folder(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines, task = (
-        grids.describe_reader_data_and_model(scope),
+        grids.describe_users_data_and_model(scope),
         grids.get_reader_profile_attribute(scope, "task_title"),
     )
     model = Path(grids.get_reader_profile_attribute(scope, "model")).name

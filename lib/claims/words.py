@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, is_run_scored_on_examples, parse_cells
+from lib.claims.cells import FIRST, Cell, has_example_scores, parse_cells
 from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
     WeightedPairs,
@@ -755,11 +755,11 @@ def explain_model_that_learned_little(
     for row in rows:
         if not (
             row["run"]
-            and is_run_scored_on_examples(row["spec"])
+            and has_example_scores(row["spec"])
             and has_score_in_first_metric(row, inputs)
         ):
             continue
-        level = compare.measure_score_and_chance(
+        level = compare.measure_score_and_chance_level(
             row["run"], inputs.columns_by_task[row["task"]][0]
         )
         floor = inputs.unpruned_scores.get(row["task"], 0.0) / 2
@@ -807,10 +807,10 @@ def describe_collapsed_runs(
         for row in part:
             if (
                 row["run"]
-                and is_run_scored_on_examples(row["spec"])
+                and has_example_scores(row["spec"])
                 and has_score_in_first_metric(row, inputs)
             ):
-                level = compare.measure_score_and_chance(
+                level = compare.measure_score_and_chance_level(
                     row["run"], inputs.columns_by_task[row["task"]][0]
                 )
                 by_task = levels.setdefault(label, {})

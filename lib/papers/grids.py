@@ -537,7 +537,7 @@ def get_reader_profile_attribute(profile: str, attribute_name: str) -> str:
     return getattr(profile, attribute_name, "")
 
 
-def describe_reader_data_and_model(profile: str) -> list[str]:
+def describe_users_data_and_model(profile: str) -> list[str]:
     """Return sentences for a report page on the user's own data and encoder.
 
     They name data and encoder, and say how many rows are used and that a paper's claims

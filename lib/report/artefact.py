@@ -139,7 +139,7 @@ class Page:
 
         The page shows them, so that nobody takes its numbers for results on the papers'
         data. The list is empty where the user brings neither."""
-        return grids.describe_reader_data_and_model(self.reader_profile)
+        return grids.describe_users_data_and_model(self.reader_profile)
 
     def collect_result_frame(
         self, rows: Sequence[Row], if_missing: Literal["run", "skip", "make"] = "run"

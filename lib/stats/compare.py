@@ -137,7 +137,9 @@ def pair_rows(
     for task, seed in sorted(runs.keys() & others.keys()):
         run, other = members = runs[task, seed], others[task, seed]
         lost = [
-            measure_score_and_chance(member, columns_by_task[task][0]).has_collapsed
+            measure_score_and_chance_level(
+                member, columns_by_task[task][0]
+            ).has_collapsed
             for member in members
         ]
         if any(
@@ -340,7 +342,7 @@ class ScoreAndChance:
 
 
 @lru_cache(maxsize=8192)
-def measure_score_and_chance(run: Run, column: Column) -> ScoreAndChance:
+def measure_score_and_chance_level(run: Run, column: Column) -> ScoreAndChance:
     """Return the ScoreAndChance of a run by a metric: its score, and that of chance.
 
     It tells whether the run collapsed, that is, learned nothing. Chance is the accuracy
@@ -384,7 +386,8 @@ def make_mask_of_collapsed_runs(
     columns_by_task: {task: its Columns (metrics on splits)}; only the first is used."""
     both = zip(frame["run"], frame["task"], strict=True)
     lost = [
-        run and measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
+        run
+        and measure_score_and_chance_level(run, columns_by_task[task][0]).has_collapsed
         for run, task in both
     ]
     return np.array(lost, bool)

@@ -74,7 +74,9 @@ def list_collapse_flags_of_runs(
     result, never None).
     columns_by_task: {task: its Columns (metrics on splits)}; only the first is used."""
     return [
-        compare.measure_score_and_chance(run, columns_by_task[task][0]).has_collapsed
+        compare.measure_score_and_chance_level(
+            run, columns_by_task[task][0]
+        ).has_collapsed
         for run, task in zip(frame["run"], frame["task"], strict=True)
     ]
 

@@ -244,7 +244,7 @@ def build_matching_loss_running_teacher(
     """Make a distillation loss on hidden states, where the teacher runs on each batch.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
-    and each of its terms}. `build_teacher_forward_from_disk` is the alternative: the
+    and each of its terms}. `build_teacher_forward_from_stored_states` is the alternative: the
     teacher's states are then written once, and no teacher has to run.
 
     layer_matches: which states and layers are compared, and by which distance.
@@ -336,7 +336,7 @@ def write_hidden_states(
     """Write a teacher's hidden states for all rows to a file.
 
     Students that are distilled from the file then need not run the teacher
-    (`build_teacher_forward_from_disk`). The states are the embedding output and the
+    (`build_teacher_forward_from_stored_states`). The states are the embedding output and the
     outputs of the attention blocks and layers, in the dtype of `numerics`, without
     padding.
     Returns {"bytes": size of the states, "tokens": number of tokens}.
@@ -369,7 +369,7 @@ def write_hidden_states(
     return {"bytes": table.nbytes, "tokens": len(table)}
 
 
-def build_teacher_forward_from_disk(
+def build_teacher_forward_from_stored_states(
     file_path: Path, layer_count: int
 ) -> TeacherForward:
     """Make the function that reads a teacher's hidden states from disk.

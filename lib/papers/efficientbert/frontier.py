@@ -40,7 +40,7 @@ def count_network_flops(profile: str, network_name: str) -> int:
     return 2 * TOKENS * count_macs_per_token(net) + 2 * net.hidden**2
 
 
-def make_published_network_method(
+def make_method_of_published_network(
     network_name: str, method_kind: str = "paper"
 ) -> Method:
     make, count = (
@@ -51,7 +51,7 @@ def make_published_network_method(
 
 
 POINTS = {
-    "EfficientBERT": make_published_network_method("EfficientBERT"),
-    "EfficientBERT TINY": make_published_network_method("EfficientBERT_TINY"),
-    "Base Model": make_published_network_method("Base Model", "control"),
+    "EfficientBERT": make_method_of_published_network("EfficientBERT"),
+    "EfficientBERT TINY": make_method_of_published_network("EfficientBERT_TINY"),
+    "Base Model": make_method_of_published_network("Base Model", "control"),
 }

@@ -120,7 +120,7 @@ def select_ablation_tasks(
     )
 
 
-def select_table_widths(
+def select_pruned_model_widths(
     profile: str, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that compare widths.
@@ -133,7 +133,7 @@ def select_table_widths(
     return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
-def select_swept_widths(
+def select_swept_model_widths(
     profile: str, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that vary one setting at a time.

@@ -28,7 +28,7 @@ from lib.train.matching import (
     Match,
     build_matching_loss,
     build_matching_loss_running_teacher,
-    build_teacher_forward_from_disk,
+    build_teacher_forward_from_stored_states,
     pair_student_with_teacher_layers,
     write_hidden_states,
 )
@@ -173,7 +173,7 @@ def build_distillation_loss(
     path = training.run.inputs["states"].model_folder / "states.safetensors"
     return build_matching_loss(
         student,
-        build_teacher_forward_from_disk(path, len(get_layers(teacher))),
+        build_teacher_forward_from_stored_states(path, len(get_layers(teacher))),
         comparisons,
     )
 
