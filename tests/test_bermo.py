@@ -2,6 +2,7 @@
 size."""
 
 import json
+import math
 import re
 from itertools import product
 from math import ceil
@@ -334,15 +335,15 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
     )
 
 
-def test_the_gap_of_two_shares_is_newcombe_s():
-    """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to
-    0.3339."""
-    gap = paired.estimate_difference_of_proportions(
-        [True] * 56 + [False] * 14, [True] * 48 + [False] * 32
-    )
-    assert (gap.mean, gap.low, gap.high) == pytest.approx(
-        (20.0, 5.24, 33.39), abs=0.005
-    )
+@pytest.mark.parametrize("runs", [3, 8, 10])
+def test_the_gap_of_all_and_none_has_exact_limits(runs):
+    """Clopper and Pearson's lower limit of n of n is 0.025 ** (1 / n), and their upper
+    limit of 0 of n is the rest."""
+    gap = paired.estimate_difference_of_proportions([True] * runs, [False] * runs)
+    low = 1 - 2**0.5 * (1 - 0.025 ** (1 / runs))
+    assert (gap.mean, gap.low, gap.high) == pytest.approx((100, 100 * low, 100))
+    assert gap.p == pytest.approx(2 / math.comb(2 * runs, runs))
+    assert (gap.low > 0) == (gap.p < 0.05)  # three runs each are too few
 
 
 METRICS = grids.select_score_columns_by_task("mini")

@@ -584,9 +584,12 @@ def estimate_difference_of_proportions(
     given.
 
     It compares, for example, the shares of runs that failed. The Estimate is in points.
-    A difference has Newcombe's 95 % interval (1998, method 10) and Fisher's exact
-    p-value. A single share has Wilson's interval. Its p-value is for the hypothesis
-    that the true share is 0: 1 where the share is 0, and else 0."""
+    A difference has Fisher's exact p-value. Its 95 % interval combines the exact limits
+    of both shares (Clopper and Pearson) by Newcombe's formula (1998, method 10).
+    Wilson's limits, which Newcombe combines, exclude 0 for 3 of 3 against 0 of 3,
+    although Fisher's p-value is 0.1. A single share has Wilson's interval. Its p-value
+    is for the hypothesis that the true share is 0: 1 where the share is 0, and else
+    0."""
     counts = [
         (int(np.sum(flags)), len(flags))
         for flags in (outcomes, subtracted_outcomes)
@@ -594,8 +597,9 @@ def estimate_difference_of_proportions(
     ]
     # Without `subtracted_outcomes`, the second share is exactly 0.
     shares, lows, highs = np.zeros((3, 2))
+    method = "wilson" if subtracted_outcomes is None else "exact"
     for i, (k, size) in enumerate(counts):
-        ends = scipy.stats.binomtest(k, size).proportion_ci(method="wilson")
+        ends = scipy.stats.binomtest(k, size).proportion_ci(method=method)
         shares[i], lows[i], highs[i] = k / size, *ends
     below, above = shares - lows, highs - shares
     gap = shares[0] - shares[1]
