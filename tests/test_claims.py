@@ -31,6 +31,7 @@ from lib.claims.words import (
 from lib.core.names import Refused
 from lib.core.spec import Spec
 from lib.core.store import Store
+from lib.report.verdicts import format_result_sentence
 from lib.stats import paired
 from lib.stats.compare import Column
 
@@ -478,7 +479,7 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
         "same_as": "",
         "beside": "",
     }
-    row |= {"region_low": "0.0", "region_high": ""}
+    row |= {"region_low": "0.0", "region_high": "", "printed": "", "interest": ""}
     monkeypatch.setattr(
         source, "read_verdicts_csv", lambda: [row | {"family": "bermo"}]
     )
@@ -486,6 +487,38 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
     assert [r.same_as for r in alone] == ["B1", ""]
     # What two central claims ask stays in both.
     assert found["B1"].results[0].holm and found["B2"].results[0].holm
+
+
+@pytest.mark.papers("bermo")
+@pytest.mark.parametrize("is_on_page_of_its_own", [False, True])
+def test_a_repeated_comparison_has_the_word_of_the_claim_that_counts_it(
+    monkeypatch, is_on_page_of_its_own
+):
+    """The finding prints no effect of its own; the central claim prints 9."""
+    central, repeat = told(-1.0, 1.0, printed=9.0), told(-1.0, 1.0)
+    row = {"profile": "mini", "claim": "B1", "task": "SST-2", "unit": "points"}
+    row |= {"estimate": "0.0", "low": "-1.0", "region_low": "0.0", "region_high": ""}
+    row |= {"printed": "9.0", "interest": "", "same_as": "", "beside": "", "p": "0.9"}
+    recorded = [row | {"family": "bermo"}] if is_on_page_of_its_own else []
+    monkeypatch.setattr(source, "read_verdicts_csv", lambda: recorded)
+    results = {"B39": repeat} | ({} if is_on_page_of_its_own else {"B1": central})
+    verdicts = {
+        id: words.Verdict(id, (result,), profile="mini", kind="finding")
+        for id, result in results.items()
+    }
+    (found,) = source.correct_p_values_by_holm(verdicts)["B39"].results
+    assert (repeat.verdict_word, central.verdict_word) == (NOISY, NO_EFFECT)
+    assert (found.same_as, found.printed, found.verdict_word) == ("B1", 9.0, NO_EFFECT)
+
+
+@pytest.mark.parametrize(
+    "done, planned, text",
+    [(3, 12, "3 of 12 planned seeds so far"), (3, 3, ""), (4, 3, "")],
+)
+def test_an_interval_of_fewer_seeds_than_planned_says_so(done, planned, text):
+    result = replace(told(1.0, 2.0), done=done, planned=planned)
+    assert result.interim_seeds_text == text
+    assert (f"({text})" in format_result_sentence(result)) == bool(text)
 
 
 @pytest.mark.parametrize(

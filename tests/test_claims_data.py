@@ -112,6 +112,18 @@ def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
         )
 
 
+def test_inconsistencies_that_repeat_another_table_have_a_twin_that_counts():
+    lines = read("inconsistencies")
+    numbers = [(i["paper"], i["printed"], i["recomputed"]) for i in lines]
+    counting = {n for n, i in zip(numbers, lines, strict=True) if not i["apart"]}
+    for number, line in zip(numbers, lines, strict=True):
+        assert line["apart"] in ("", "repeat", "rounding"), line
+        if line["apart"] == "repeat":
+            assert number in counting, line
+        if line["apart"] == "rounding":  # half a unit of each of the numbers behind it
+            assert abs(float(number[1]) - float(number[2])) <= 0.1 + 1e-9, line
+
+
 def test_inconsistencies_are_computed_again():
     for line in checks.list_inconsistencies_in_papers():
         assert all(

@@ -381,18 +381,10 @@ def mark_comparisons_counted_in_other_claims(
     the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
-    for row in read_verdicts_csv():
-        is_other_claim = row["profile"] == profile and row["claim"] not in verdicts
-        if is_other_claim and row["low"] and not (row["same_as"] or row["beside"]):
+    for row in read_comparisons_of_other_claims(verdicts, profile):
+        if not (row["same_as"] or row["beside"]):
             if lists.read_claims()[row["claim"]]["role"] in ROLES[:2]:
-                region = (
-                    float(row["region_low"] or -inf),
-                    float(row["region_high"] or inf),
-                )
-                numbers = map(float, (row["estimate"], row["low"]))
-                first.setdefault(
-                    (row["task"], row["unit"], region, *numbers), row["claim"]
-                )
+                first.setdefault(make_key_of_recorded_comparison(row), row["claim"])
     for id in sorted(
         verdicts, key=lambda id: lists.read_claims()[id]["role"] not in ROLES[:2]
     ):
@@ -403,13 +395,81 @@ def mark_comparisons_counted_in_other_claims(
                 and r.unit.startswith("points")
                 and not (r.beside or r.same_as)
             ):
-                numbers = round(r.estimate.mean, 8), round(r.estimate.low, 8)
-                key = r.task, r.unit, r.cell.bounds, *numbers
-                other = first.setdefault(key, id)
+                other = first.setdefault(make_key_of_comparison(r), id)
                 if other != id and lists.read_claims()[id]["role"] == "finding":
                     results[i] = replace(r, same_as=other)
         result[id] = replace(verdicts[id], results=tuple(results))
     return result
+
+
+def judge_repeats_by_effect_of_other_claim(
+    verdicts: Mapping[str, words.Verdict], profile: str
+) -> dict[str, words.Verdict]:
+    """Give repeated comparisons the printed effect of the claim that counts them.
+
+    Return {claim id: Verdict (a claim with its measured comparisons)}. A claim may
+    repeat another's comparison without printing its effect. Its interval would then be
+    judged without this effect, so that one comparison would have two outcomes. Only
+    repeats without an effect of their own change.
+
+    verdicts: {claim id: Verdict}, with repeats marked by `same_as`. Other claims are
+    read from the committed `verdicts.csv`.
+    profile: the size of the experiments, such as "mini"."""
+    effects: dict[tuple[Any, ...], tuple[float | None, float | None]] = {}
+    for verdict in verdicts.values():
+        for r in verdict.results:
+            if r.estimate and r.reference_effect is not None:
+                effects.setdefault(make_key_of_comparison(r), (r.printed, r.interest))
+    for row in read_comparisons_of_other_claims(verdicts, profile):
+        if row["printed"] or row["interest"]:
+            printed, interest = (
+                float(row[end]) if row[end] else None for end in ("printed", "interest")
+            )
+            effects.setdefault(
+                make_key_of_recorded_comparison(row), (printed, interest)
+            )
+    result = {}
+    for id, verdict in verdicts.items():
+        results = list(verdict.results)
+        for i, r in enumerate(results):
+            if r.same_as and r.estimate and r.reference_effect is None:
+                printed, interest = effects.get(
+                    make_key_of_comparison(r), (r.printed, r.interest)
+                )
+                results[i] = replace(r, printed=printed, interest=interest)
+        result[id] = replace(verdict, results=tuple(results))
+    return result
+
+
+def read_comparisons_of_other_claims(
+    verdicts: Mapping[str, words.Verdict], profile: str
+) -> list[dict[str, str]]:
+    """Return the rows of `verdicts.csv` with an interval, of claims not in `verdicts`.
+
+    profile: the size of the experiments, such as "mini"."""
+    return [
+        row
+        for row in read_verdicts_csv()
+        if row["profile"] == profile and row["claim"] not in verdicts and row["low"]
+    ]
+
+
+def make_key_of_comparison(result: words.Result) -> tuple[Any, ...]:
+    """Return what two claims share if they make the same comparison.
+
+    It is (task, unit, bounds of the claimed region, estimate, lower end of its
+    interval). The result must have an estimate."""
+    e = result.estimate
+    assert e is not None
+    numbers = round(e.mean, 8), round(e.low, 8)
+    return result.task, result.unit, result.cell.bounds, *numbers
+
+
+def make_key_of_recorded_comparison(row: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the key of `make_key_of_comparison` for a row of `verdicts.csv`."""
+    region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
+    numbers = map(float, (row["estimate"], row["low"]))
+    return row["task"], row["unit"], region, *numbers
 
 
 def correct_p_values_by_holm(
@@ -425,6 +485,7 @@ def correct_p_values_by_holm(
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     verdicts = mark_comparisons_counted_in_other_claims(verdicts, profile)
+    verdicts = judge_repeats_by_effect_of_other_claim(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]

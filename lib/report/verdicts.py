@@ -119,7 +119,8 @@ def format_result_sentence(result: Result) -> str:
         if result.printed is None
         else f", printed {format_effect_printed_in_paper(result)}"
     )
-    lost = f" ({result.collapsed})" if result.collapsed else ""
+    remarks = (result.collapsed, result.interim_seeds_text)
+    lost = "".join(f" ({remark})" for remark in remarks if remark)
     if result.verdict_word == NO_EFFECT and result.printed is None and result.interest:
         printed = f", of interest from {result.format_number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
@@ -209,8 +210,10 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
-            "ours": r.measured_effect_text
-            + (f" ({r.collapsed})" if r.collapsed else ""),
+            "ours": " ".join(
+                [r.measured_effect_text]
+                + [f"({s})" for s in (r.collapsed, r.interim_seeds_text) if s]
+            ),
             "printed": format_effect_printed_in_paper(r),
             "word": r.verdict_word,
             "reading": r.verdict_text,

@@ -560,7 +560,9 @@ def describe_outlying_seeds(
 
     A seed is outlying if its score is more than FAR (10) points from the median over
     seeds. There is no warning with fewer than three seeds, or where half or more are
-    outlying. Runs that train no model (SCORED has the steps that do) do not count.
+    outlying. A model with several runs of a seed, such as one for each length of
+    training, has no warning either: its runs differ in more than the seed. Runs that
+    train no model (SCORED has the steps that do) do not count.
 
     frame: a row for each run, with the column spec (the description of the run).
     Without the columns task, model, seed and run the list is empty.
@@ -579,7 +581,8 @@ def describe_outlying_seeds(
         .groupby(names, sort=False)
     ):
         far = (rows["score"] - rows["score"].median()).abs() > FAR
-        if len(rows) < SEEDS or not 0 < 2 * far.sum() < len(rows):
+        is_spread_of_seeds = len(rows) >= SEEDS and rows["seed"].is_unique
+        if not is_spread_of_seeds or not 0 < 2 * far.sum() < len(rows):
             continue
         *_, model, column = key
         place = (

@@ -239,11 +239,11 @@ def show_test_score_table(
         ).items()
     }
     lost = {row.replace(model_labels[1], cut): loss for row, loss in lost.items()}
-    page.show_remarks(
-        ["A printed loss, a diamond, is of test scores."] * bool(estimates)
-    )
     label = f"{place} minus another network"
     if model_labels[0] in same[:1] or not same:
+        page.show_remarks(
+            ["A printed loss, a diamond, is of test scores."] * bool(estimates)
+        )
         page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
     else:
         page.add_difference_sentences_to_answer(estimates, label)
