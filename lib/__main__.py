@@ -210,7 +210,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
                     parameters = " or ".join(sorted(lacking))
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
-                grids[path] = notebook.list_grid_rows_by_variable(
+                grids[path] = notebook.execute_grid_cell_and_list_rows(
                     path, values, include_lookup_only_rows=False
                 )
             except Refused as error:

@@ -492,9 +492,9 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.list_grid_rows_by_variable(path, {"profile": profile}).get(
-            "grid", []
-        )
+        for row in notebook.execute_grid_cell_and_list_rows(
+            path, {"profile": profile}
+        ).get("grid", [])
     )
 
 

@@ -139,7 +139,7 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        notebook.make_notebook_id(path)[6:9]: notebook.list_grid_rows_by_variable(
+        notebook.make_notebook_id(path)[6:9]: notebook.execute_grid_cell_and_list_rows(
             path, {"profile": profile}
         )["grid"]
         for path in RUN
@@ -185,7 +185,9 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
     (path,) = notebook.find_notebooks([f"bermo_{page}"])
-    rows = notebook.list_grid_rows_by_variable(path, {"profile": "toy", **axes})["grid"]
+    rows = notebook.execute_grid_cell_and_list_rows(path, {"profile": "toy", **axes})[
+        "grid"
+    ]
     group, name, value = option
     found = [row["spec"].args.get(group, {}) for row in rows]
     found = [each.get(name) if isinstance(each, dict) else each for each in found]
@@ -197,7 +199,7 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 def test_recorded_specs_need_no_data(without_data):
     without_data()
     assert all(
-        notebook.list_grid_rows_by_variable(path, {})["recorded"] for path in RUN
+        notebook.execute_grid_cell_and_list_rows(path, {})["recorded"] for path in RUN
     )
 
 

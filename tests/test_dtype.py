@@ -119,7 +119,7 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameter_declarations(path):
-            rows = notebook.list_grid_rows_by_variable(
+            rows = notebook.execute_grid_cell_and_list_rows(
                 path, {"profile": "toy"}, include_lookup_only_rows=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
@@ -317,12 +317,12 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_cells("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
-    assert estimates.count_planned_and_finished_seeds(
+    assert estimates.count_planned_and_ended_seeds(
         one, estimates.select_compared_rows_of_one_dtype(one, rows)
     ) == (3, 3)
     rows[0] = row("a", 0, "float32")
     own = estimates.select_compared_rows_of_one_dtype(one, rows)
-    assert estimates.count_planned_and_finished_seeds(one, own) == (3, 2)
+    assert estimates.count_planned_and_ended_seeds(one, own) == (3, 2)
     (group,) = estimates.pair_runs_of_compared_models(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]
     assert compare.describe_comparison_counts_by_dtype(own) == [

@@ -40,7 +40,7 @@ def official():
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.list_grid_rows_by_variable(
+    return notebook.execute_grid_cell_and_list_rows(
         path, {"profile": "mini"} | values, include_lookup_only_rows=False
     )["grid"]
 

@@ -22,7 +22,7 @@ AWAY = {
 
 
 def rows(page, **values):
-    return notebook.list_grid_rows_by_variable(
+    return notebook.execute_grid_cell_and_list_rows(
         notebook.find_notebook_path(page), {"profile": "toy"} | values
     )["grid"]
 
@@ -71,7 +71,7 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     names += ["bermo_01_summary"]
     paths = [notebook.find_notebook_path(name) for name in names]
     made = {
-        path: notebook.list_grid_rows_by_variable(
+        path: notebook.execute_grid_cell_and_list_rows(
             path, {}, include_lookup_only_rows=False
         )
         for path in paths

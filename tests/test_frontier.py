@@ -33,7 +33,7 @@ def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
         row
-        for row in notebook.list_grid_rows_by_variable(PAGE, values)["grid"]
+        for row in notebook.execute_grid_cell_and_list_rows(PAGE, values)["grid"]
         if row["kind"] == kind
     ]
 
@@ -82,6 +82,28 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     for name, spec in rows.items():
         if "Fine-pruned" not in name:
             assert whole in {spec, *find_transitive_input_specs([spec])}, name
+
+
+@pytest.mark.papers("nas_pruning")
+@pytest.mark.parametrize(
+    "name, has_ghosts",
+    [
+        ("GhostBERT", True),
+        ("NAS + ghosts", True),
+        ("Width", False),
+        ("NAS", False),
+        ("Uniform", False),
+        ("Layer dropping", False),
+    ],
+)
+def test_the_rate_of_ghost_kernels_is_for_models_with_ghosts(
+    name, has_ghosts, anywhere
+):
+    """Profile base has such a rate, 1e-2, in both stages of training."""
+    spec = frontier.TABLE[name].make("base", "SST-2", 3)
+    stages = [spec, spec.inputs["start"]] if name != "Uniform" else [spec]
+    rates = [stage.args["train"].get("taps", 0.0) for stage in stages]
+    assert rates == [0.01 if has_ghosts else 0.0] * len(stages)
 
 
 @pytest.mark.papers("efficientbert", "bermo")

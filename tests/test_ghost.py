@@ -166,7 +166,7 @@ def test_a_convolution_is_its_loop(kind, inputs, outputs, kernel, softmax):
     x = torch.randn(2, inputs, 4, 3, dtype=torch.float64)
     close(
         one(x),
-        slow(kind, x, one.compute_normalised_kernel_weights().detach().view(one.full)),
+        slow(kind, x, one.compute_effective_kernel_weights().detach().view(one.full)),
     )
     if inputs == outputs == 1:
         assert torch.equal(one(x[:, 0]), one(x)[:, 0])
@@ -202,16 +202,16 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
 @pytest.mark.parametrize("maps", [(1, 1), (2, 3)])
 def test_what_the_softmax_makes_sum_to_one(kind, over, maps):
     one = convolution(options(kind, softmax=True, softmax_over=over), 5, *maps)
-    total = one.compute_normalised_kernel_weights().sum(
+    total = one.compute_effective_kernel_weights().sum(
         (-2, -1) if kind == "conv2d" or over == "inputs" else -1
     )
     torch.testing.assert_close(total, torch.ones_like(total))
     assert (
-        one.compute_normalised_kernel_weights().shape == one.weight.shape
-        and (one.compute_normalised_kernel_weights() > 0).all()
+        one.compute_effective_kernel_weights().shape == one.weight.shape
+        and (one.compute_effective_kernel_weights() > 0).all()
     )
     raw = convolution(options(kind), 5)
-    assert raw.compute_normalised_kernel_weights() is raw.weight
+    assert raw.compute_effective_kernel_weights() is raw.weight
 
 
 def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
@@ -242,7 +242,7 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
     module, x = ghosted(3, 12, 6, bias), torch.randn(2, 7, 12, dtype=torch.float64)
     weight, taps = (
         module.dense.weight,
-        module.convolution.compute_normalised_kernel_weights()[None, None],
+        module.convolution.compute_effective_kernel_weights()[None, None],
     )
     each = [x[..., h : h + 3] @ weight[:, h : h + 3].T for h in range(0, 12, 3)]
     offset = module.dense.bias if bias else 0.0
@@ -403,7 +403,7 @@ def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
     ghosts = slow(
         kind,
         each,
-        one.convolution.compute_normalised_kernel_weights()
+        one.convolution.compute_effective_kernel_weights()
         .detach()
         .view(one.convolution.full),
     )
@@ -453,7 +453,7 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
         get_layers(whole)[0].attention,
         layer.attention.self.ghost.convolution,
     )
-    kernel = convolve.compute_normalised_kernel_weights().detach().view(convolve.full)
+    kernel = convolve.compute_effective_kernel_weights().detach().view(convolve.full)
     rows = mask[:, None, :, None] if masked else torch.ones(1)
     with torch.no_grad():
         q, k, values = (

@@ -18,7 +18,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.list_grid_rows_by_variable(
+    return notebook.execute_grid_cell_and_list_rows(
         notebook.find_notebook_path(f"ghostbert_{name}"), values
     )
 

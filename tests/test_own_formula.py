@@ -46,7 +46,7 @@ def test_counts_equal_pytorch_s(text):
 
 
 def grid(**values):
-    return notebook.list_grid_rows_by_variable(
+    return notebook.execute_grid_cell_and_list_rows(
         notebook.find_notebook_path(PAGE), {"profile": "toy"} | values
     )["grid"]
 

@@ -66,7 +66,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
         notebook,
-        "list_grid_rows_by_variable",
+        "execute_grid_cell_and_list_rows",
         lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
@@ -74,7 +74,7 @@ def records(tmp_path, monkeypatch):
         verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))
     )
     monkeypatch.setattr(verify.judging, "judge_claims", judged)
-    monkeypatch.setattr(verify.judging, "judge_planned_claims", lambda *_: {})
+    monkeypatch.setattr(verify.judging, "judge_planned_claims", judged_at_base)
     monkeypatch.setattr(
         verify.judging,
         "renew_generated_readme_parts",
@@ -107,6 +107,12 @@ def judged(store):
         "G1": found,
         "G10": Verdict("G10", verdict_word="equal", measured="12 computed, 12 printed"),
     }
+
+
+def judged_at_base(profile, store):
+    """As `judged`, and no claim is planned at this profile."""
+    assert profile == "base" and judged(store)
+    return {}
 
 
 def body(records, part, change, sign=True):

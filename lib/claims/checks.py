@@ -373,7 +373,7 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
 
     (path,) = notebook.find_notebooks([notebook_id])
     with data.allow_and_record_absent_data(use_local_data=False):
-        return notebook.list_grid_rows_by_variable(
+        return notebook.execute_grid_cell_and_list_rows(
             path, {"profile": "paper"}, include_lookup_only_rows=False
         ).get("grid", [])
 

@@ -94,9 +94,7 @@ def select_compared_rows_of_one_dtype(
     )
 
 
-def count_planned_and_finished_seeds(
-    cell: Cell, rows: Sequence[ResultRow]
-) -> SeedCounts:
+def count_planned_and_ended_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
     """Count the seeds of a comparison (Cell): return (planned seeds, finished seeds).
 
     Both are the fewest of any compared model on any task. A seed is finished where each

@@ -140,7 +140,7 @@ def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
 
     profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = notebook.find_notebooks([notebook_id])
-    return notebook.list_grid_rows_by_variable(
+    return notebook.execute_grid_cell_and_list_rows(
         path, {"profile": profile}, include_lookup_only_rows=False
     ).get("grid", [])
 

@@ -119,7 +119,7 @@ def list_grid_rows_of_notebook(
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
         values["seeds"] = list(seeds)
-    made = notebook.list_grid_rows_by_variable(
+    made = notebook.execute_grid_cell_and_list_rows(
         path, values, include_lookup_only_rows=not seeds
     )
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])

@@ -276,7 +276,7 @@ def is_non_empty_row_list(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def list_grid_rows_by_variable(
+def execute_grid_cell_and_list_rows(
     notebook_path: Path,
     parameter_values: ParameterValues,
     include_lookup_only_rows: bool = True,

@@ -25,7 +25,7 @@ from lib.claims.cells import FIRST, Cell, has_example_scores, parse_cells
 from lib.claims.cells import parse_cell as read
 from lib.claims.estimates import (
     WeightedPairs,
-    count_planned_and_finished_seeds,
+    count_planned_and_ended_seeds,
     estimate_cell_effect,
     group_rows_by_model,
     make_data_frame_per_model,
@@ -636,7 +636,7 @@ def make_results_of_cell(
         task: str,
         is_single_task_of_mean: bool = False,
     ) -> Result:
-        seeds, done = count_planned_and_finished_seeds(compared_cell, compared_rows)
+        seeds, done = count_planned_and_ended_seeds(compared_cell, compared_rows)
         groups = (
             []
             if compared_cell.measure

@@ -64,9 +64,10 @@ class TimeForecast:
     lines and plans show the expected time.
 
     The function `core_seconds_estimator` estimates seconds by a count of the run's
-    work, such as its rows. The prediction is the prior of the new run, times the median
-    over finished runs of (measured seconds / prior), so that finished runs on fewer or
-    more rows count too. Without a finished run the prediction is the prior itself.
+    work, such as its rows. The prediction is this estimate for the new run, times the
+    median over finished runs of (measured seconds / estimate), so that finished runs on
+    fewer or more rows count too. Without a finished run the prediction is the estimate
+    itself.
     Committed runs (results of other machines in the repository) are scaled to the speed
     of this machine. At most 300 runs of a step (kind of work) are read.
 

@@ -134,7 +134,7 @@ def raise_full_disk_as_oserror(written_folder: str | Path = "") -> Iterator[None
             torn = is_disk_full(written_folder)
         if getattr(error, "is_explained", False) or not (torn or number in FULL):
             raise
-        name = paths.find_environment_variable_containing_path(written_folder)
+        name = paths.find_environment_variable_of_path(written_folder)
         fix = f"free some, or set {name} to another folder" if name else "free some"
         full = OSError(
             number or errno.ENOSPC,
@@ -448,7 +448,7 @@ def digest_values(*values: Any) -> str:
 def read_disk_cache_or_compute(
     key: Any, source_files: Iterable[Path], compute_value: Callable[[], Any]
 ) -> Any:
-    """Return the JSON value of `compute()`, from a cache on disk if possible.
+    """Return the JSON value of `compute_value()`, from a cache on disk if possible.
 
     The value must depend only on `key` and on the files `source_files`. It is computed
     again when the size, times or inode of one of these files change, or when the cache

@@ -129,7 +129,7 @@ def list_root_and_temporary_folders() -> FolderByVariable:
     return {**list_project_root_folders(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
-def find_environment_variable_containing_path(path: str | Path) -> str:
+def find_environment_variable_of_path(path: str | Path) -> str:
     """Return the environment variable that moves the folder which a path lies in.
 
     An error about the path can then name it as a fix. The result is a name such as
@@ -151,7 +151,7 @@ def format_unwritable_file_advice(unwritable_path: str | Path | None) -> str:
     unwritable_path: the path of the file; None, for an error without a path, gives ""
     too."""
     if not unwritable_path or not (
-        name := find_environment_variable_containing_path(unwritable_path)
+        name := find_environment_variable_of_path(unwritable_path)
     ):
         return ""
     folder = format_project_path(list_root_and_temporary_folders()[name])

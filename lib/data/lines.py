@@ -153,20 +153,19 @@ def read_table_file(
     file's own.
     collected_blank_line_locations: a list to which file and number of each blank line
     are appended, so that the user hears of them."""
-    file_ending, add_blank_lines_to = (
-        file_ending or path.suffix.lower(),
-        []
-        if collected_blank_line_locations is None
-        else collected_blank_line_locations,
-    )
+    file_ending = file_ending or path.suffix.lower()
+    if collected_blank_line_locations is None:
+        collected_blank_line_locations = []
     if file_ending in (".json", ".jsonl", ".parquet"):
-        rows = _read_objects_as_table(path, add_blank_lines_to)
+        rows = _read_objects_as_table(path, collected_blank_line_locations)
     elif file_ending == ".csv":
-        rows = _read_csv_table(path, add_blank_lines_to)
+        rows = _read_csv_table(path, collected_blank_line_locations)
     else:
         lines = [(f"{path}:{n}", line) for n, line in enumerate(iterate_lines(path), 1)]
         rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
-        add_blank_lines_to += [place for place, line in lines if not line.strip()]
+        collected_blank_line_locations += [
+            place for place, line in lines if not line.strip()
+        ]
     if not rows:
         raise make_file_content_error(
             path, "no rows", "a header line, then one row a line"

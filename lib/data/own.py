@@ -111,8 +111,8 @@ def infer_task(location_and_columns: str) -> Task:
     or rows are not clear.
 
     location_and_columns: the line that names data and columns, such as "reviews.csv:
-    body,
-    stars: scores". Its path may be relative to the working folder or to the project."""
+    body, stars: scores". Its path may be relative to the working folder or to the
+    project."""
     return read_user_data(location_and_columns).task
 
 

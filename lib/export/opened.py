@@ -125,7 +125,7 @@ def open_finished_run(
 ) -> OpenedRun:
     """Open a finished run (training or measurement) with its model and predictions.
 
-        found = load("ghostbert_t03", m=3, model="Ghost", task="CoLA", seed=0)
+        found = lib.load("ghostbert_t03", m=3, model="Ghost", task="CoLA", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
 
     The run is named directly, or by a notebook and the labels of one of the runs that
@@ -165,7 +165,7 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
     profile: the size of the experiments, such as "toy" or "mini".
     row_labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
     path = notebook.find_notebooks([notebook_id])[0]
-    rows = notebook.list_grid_rows_by_variable(path, {"profile": profile}).get(
+    rows = notebook.execute_grid_cell_and_list_rows(path, {"profile": profile}).get(
         "grid", []
     )
     hits = [row for row in rows if all(row.get(c) == v for c, v in row_labels.items())]

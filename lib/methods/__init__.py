@@ -1,8 +1,8 @@
 """This package has pruning methods that are in none of the four papers, one module
 each. CONTRIBUTING says how to add one.
 
-A module has two functions. `plan_pruning(encoder_shape, flops_share)` says what the
-pruned model keeps, a PruningPlan. It does not import torch. `prune(model, **arguments)`
+A module has two functions. `plan_pruning(encoder_shape, kept_flops_share)` says what
+the pruned model keeps, a PruningPlan. It does not import torch. `prune(model, **arguments)`
 prunes a model; its operation has the name of the module. It is left out where the
 arguments name an operation of `lib.model.surgery` as "op". Training runs, costs and
 points of the frontier, a comparison of score and cost, follow from these functions.

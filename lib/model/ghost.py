@@ -183,7 +183,7 @@ class Convolution(nn.Module):
                 )
         self.weight = nn.Parameter(weight)
 
-    def compute_normalised_kernel_weights(self) -> torch.Tensor:
+    def compute_effective_kernel_weights(self) -> torch.Tensor:
         """Return the weights (taps) of the kernels as the convolution uses them.
 
         They have the shape of `weight`. If the options ask for it, a softmax normalises
@@ -200,7 +200,7 @@ class Convolution(nn.Module):
         if x.dim() == 3:
             return self(x.unsqueeze(1)).squeeze(1)
         return CONVOLUTIONS[self.options.kind][0](
-            x, self.compute_normalised_kernel_weights().to(x.dtype).view(self.full)
+            x, self.compute_effective_kernel_weights().to(x.dtype).view(self.full)
         )
 
 

@@ -182,7 +182,9 @@ def single_stage_ghost_student_spec(
     12."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = make_single_stage_train_settings(students.FINETUNE, profile, task)
+    train = make_single_stage_train_settings(
+        students.FINETUNE, profile, task, has_ghost_modules=True
+    )
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
@@ -506,8 +508,8 @@ def find_width_pruned_baseline(
     FLOPs, less a tolerance of 5 %. It is None where there is none. So a method counts
     as better only where it beats width pruning at the same cost.
 
-    model_rows: a line for each model of one task, with its `method` and
-    `min_megaflops`.
+    model_rows: a line for each model of one task, with its `method` and `flops` in
+    millions.
     min_megaflops: millions of FLOPs of the compressed model."""
     both = [
         line for line in model_rows if line["method"] in ("Width", "Whole, distilled")

@@ -597,12 +597,12 @@ def limit_reader_row_counts(
     or all.
     requested_held_out_row_count: held-out rows asked for."""
     available, most = len(data.read_splits("own", reader_data)["train"]), MOST[profile]
-    wanted_held_out_rows = min(requested_held_out_row_count, available // 5)
+    held_out_row_count = min(requested_held_out_row_count, available // 5)
     return min(
         requested_row_count or most or available,
         most or available,
-        available - wanted_held_out_rows,
-    ), wanted_held_out_rows
+        available - held_out_row_count,
+    ), held_out_row_count
 
 
 LABELS = Targets("hard")

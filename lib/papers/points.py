@@ -73,17 +73,29 @@ def compressed_student_spec(
     order, such as {"op": "cut", "heads": 3}.
     further_input_runs: Specs of further runs that the first stage needs, such as
     `importance` with a ranking of heads."""
-    last = students.student_spec(profile, task, students.HEADS)
-    first = last.inputs["start"]
+    has_ghost_modules = any(change["op"] == "ghost" for change in surgery_operations)
+    first = students.student_spec(profile, task, students.HEADS).inputs["start"]
+    train = students.make_distillation_settings(
+        profile, task, has_ghost_modules=has_ghost_modules
+    )
+    train = grids.adapt_options_to_reader_data(profile, train)
     changes = {
-        "args": first.args | {"surgery": list(surgery_operations)},
+        "args": first.args | {"surgery": list(surgery_operations), "train": train},
         "inputs": first.inputs | further_input_runs,
     }
-    return replace(last, inputs={"start": replace(first, **changes)})
+    return students.finetuned_spec(
+        profile,
+        task,
+        replace(first, **changes),
+        has_ghost_modules=has_ghost_modules,
+    )
 
 
 def make_single_stage_train_settings(
-    train_settings_by_profile: Mapping[str, Train], profile: str, task: str
+    train_settings_by_profile: Mapping[str, Train],
+    profile: str,
+    task: str,
+    has_ghost_modules: bool = False,
 ) -> Train:
     """Return the training settings of a compression method with a single stage.
 
@@ -92,7 +104,11 @@ def make_single_stage_train_settings(
 
     train_settings_by_profile: {profile: settings}, of which all but the epochs are
     taken.
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    has_ghost_modules: whether the model has ghost modules (GhostBERT's convolutions).
+    Their kernels may have a learning rate of their own."""
+    settings = train_settings_by_profile[profile]
+    taps = settings.taps if has_ghost_modules else 0.0
     both = (
         students.make_distillation_settings(profile, task),
         students.FINETUNE[profile],
@@ -101,7 +117,7 @@ def make_single_stage_train_settings(
         grids.adapt_options_to_reader_data(profile, train).epochs for train in both
     )
     return grids.adapt_options_to_reader_data(
-        profile, replace(train_settings_by_profile[profile], epochs=sum(epochs))
+        profile, replace(settings, epochs=sum(epochs), taps=taps)
     )
 
 

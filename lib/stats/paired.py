@@ -530,8 +530,8 @@ def estimate_mean_over_seeds(values: ArrayLike, rounding_step: float = 0.0) -> E
 
     values: one for each seed, [n].
     rounding_step: the number of which all values are multiples, such as 1 for epochs; 0
-    for none. The variance of rounding, resolution ** 2 / 12, is added to the variance
-    of the values."""
+    for none. The variance of rounding, rounding_step ** 2 / 12, is added to the
+    variance of the values."""
     x = np.asarray(values, float)
     n, mean = len(x), float(x.mean())
     if n == 1:

@@ -104,7 +104,7 @@ class DistillationMetrics(loop.Callback):
         arrays, before and after a training, tell how far the weights moved. The array
         is empty without ghost modules."""
         taps = [
-            kernel.compute_normalised_kernel_weights()
+            kernel.compute_effective_kernel_weights()
             .detach()
             .cpu()
             .numpy()

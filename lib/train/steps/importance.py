@@ -69,7 +69,8 @@ def compute_taylor_importance(
     over batches of |dLoss / dxi|, where xi is a factor of 1 on its output. That of a
     neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, for its row
     of the first feed-forward matrix (with bias) and its column of the second. If
-    `options.cumulative`, the gradient at a batch is that of all batches so far, summed.
+    `importance_settings.cumulative`, the gradient at a batch is that of all batches so
+    far, summed.
     The model is set to eval mode.
 
     Raises Refused for layers with different numbers of heads or neurons, which a model
@@ -154,8 +155,8 @@ def compute_importance_by_method(
     """Return the importance of heads and neurons by a function from lib.methods.
 
     The result is (heads [L, A], neurons [L, F]); those of low importance are then
-    pruned. Each module of lib.methods has a pruning method. `options.by` names the one
-    whose `compute_importance_scores` is called with the model. Before the call, the
+    pruned. Each module of lib.methods has a pruning method. `importance_settings.by`
+    names the one whose `compute_importance_scores` is called with the model. Before the call, the
     model is set to eval mode and gets gradients of the loss, summed over all batches.
 
     encoded: the tokenised rows with labels, over which the loss is taken.
