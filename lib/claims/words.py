@@ -177,9 +177,10 @@ class Result:
     def interim_seeds_text(self) -> str:
         """Return "3 of 12 planned seeds so far" where an interval is an interim one.
 
-        It is "" where all planned seeds have ended, or nothing is measured. Its outcome
-        may change with the missing seeds, so pages show the text beside it."""
-        if self.why_unmeasured or self.done >= self.planned:
+        It is "" where all planned seeds have ended, where nothing is measured, and
+        beside counts, which tell their runs. An outcome may change with the missing
+        seeds, so pages show the text beside it."""
+        if self.why_unmeasured or self.counts or self.done >= self.planned:
             return ""
         return f"{self.done} of {self.planned} planned seeds so far"
 
