@@ -49,6 +49,9 @@ NAMES = [
     r"8 of 10 against 0 of 10",  # BERMo's Table 3, runs of ten
     r"about 20 new sentences|20 sentences were",
     r"within 0\.2 points on average",  # BERMo's Table 5
+    r"\(N8, which",
+    r"10 epochs of distillation at 1e-4, kernels at 1e-2",  # trial D8 of base
+    r"for 10 epochs where 25 are printed",
 ]
 PARTS = dict(part.partition("\n\n")[::2] for part in f"\n{TEXT}".split("\n## ")[1:])
 

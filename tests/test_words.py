@@ -115,7 +115,16 @@ def ours(line):
             digits(line, number(line, name)) for name in ("estimate", "low", "high")
         )
         text = f"{mean} [{', '.join(ends)}]"
-    return text + (f" ({line['collapsed']})" if line["collapsed"] else "")
+    return text + "".join(f" ({remark})" for remark in remarks(line) if remark)
+
+
+def remarks(line):
+    """What stands beside the value: collapsed runs, and seeds that are missing yet."""
+    yield line["collapsed"]
+    is_interim = line["low"] and not line["counts"] and not line["reason"]
+    count = max(int(line["seeds"]), int(line["done"]))
+    if is_interim and count < int(line["planned"]):
+        yield f"{count} of {line['planned']} planned seeds so far"
 
 
 def reading(line):

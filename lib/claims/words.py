@@ -180,9 +180,14 @@ class Result:
         It is "" where all planned seeds have ended, where nothing is measured, and
         beside counts, which tell their runs. An outcome may change with the missing
         seeds, so pages show the text beside it."""
-        if self.why_unmeasured or self.counts or self.done >= self.planned:
+        if self.why_unmeasured or self.counts:
             return ""
-        return f"{self.done} of {self.planned} planned seeds so far"
+        assert self.estimate is not None
+        # A seed has ended although its runs collapsed, and counts although a task of
+        # the comparison has no run.
+        count = max(self.done, self.estimate.n_seeds)
+        is_interim = count < self.planned
+        return f"{count} of {self.planned} planned seeds so far" if is_interim else ""
 
     @property
     def verdict_word(self) -> str:
