@@ -16,6 +16,7 @@ FIX = "take it from git again, or write it with `python -m lib verify --write`"
 FILES = "files.csv"
 SEEN = "README.md data/README.md data/found.md data/digests.json data/published/**/*.*"
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
+SEEN += " figures/base/*.png figures/base/*.page.md"
 
 
 def format_committed_file_digest_lines() -> list[str]:

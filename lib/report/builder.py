@@ -198,8 +198,9 @@ def is_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
 def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
-    At the profile mini (size of the experiments), the page of a notebook of which the
-    user changed nothing is also written in Markdown, for a code host such as GitHub. If
+    At a profile (size of the experiments) with committed results, mini or base, the
+    page of a notebook of which the user changed nothing is also written in Markdown,
+    for a code host such as GitHub. If
     another process makes the same page, this one waits for it. Raises Refused where a
     cell of the notebook fails.
 
@@ -216,7 +217,7 @@ def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
         body = notebook.read_notebook_page_json(folder, name)
         assert body is not None
         remove_outdated_pictures(folder, name, body["files"])
-        if body["profile"] == "mini" and not builder.differs:
+        if body["profile"] in judging.SCALES and not builder.differs:
             text = convert_to_markdown(book, notebook.read_notebook_title(path), body)
             disk.write_text_file(folder / f"{name}.page.md", text)
         html = convert_to_html(path, book, body)
