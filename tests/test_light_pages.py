@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections import defaultdict
 from functools import cache
+from itertools import chain
 
 import pandas as pd
 import pytest
@@ -23,7 +24,8 @@ NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
 MEASURED = ("this run", "recorded")  # how the titles of measured columns begin
 LINES = judging.read_verdicts_csv()
-PAGES = sorted((paths.ROOT / "figures" / "mini").glob("*.page.md"))
+PAGES = sorted((paths.ROOT / "figures").glob("*/*.page.md"))
+PAGES = [path for path in PAGES if path.parent.name in ("base", "mini")]
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.S)
 
@@ -76,13 +78,13 @@ def contrasts(text):
     return found
 
 
-def cells_of(page):
-    """{sentence: (models and places, seeds, task)} of two models' scores on a page, on
-    one task."""
+def cells_of(page, profile="mini"):
+    """{sentence: (models and places, seeds, task)} of two models' scores on a page of a
+    profile, on one task."""
     found = {}
     for line in LINES:
         plan = lists.read_claims()[line["claim"]]
-        if line["profile"] != "mini" or page not in plan["artefact"].split("; "):
+        if line["profile"] != profile or page not in plan["artefact"].split("; "):
             continue
         one = cells.parse_cell(line["cell"])
         if [w for w, _ in one.terms] == [1.0, -1.0] and not one.measure and line["low"]:
@@ -166,7 +168,8 @@ def test_a_pair_that_differs_is_found(old, new, told):
 @pytest.mark.parametrize("path", map(of_page, PAGES))
 def test_no_two_numbers_of_a_page_are_of_one_thing_and_differ(path):
     """What it says of the words is in `test_words`."""
-    assert clashes(path.read_text(), path.name.partition(".")[0]) == []
+    page, profile = path.name.partition(".")[0], path.parent.name
+    assert clashes(path.read_text(), of=cells_of(page, profile)) == []
 
 
 def dead(path, text, kept):
@@ -201,7 +204,7 @@ def test_many_comparisons_can_be_held_to_their_tables():
 
 @pytest.mark.parametrize("path", map(of_page, PAGES))
 def test_a_committed_page_is_of_the_committed_records(path):
-    """Else: make the page again from the records, with --profile mini."""
+    """Else: make the page again from the records, with the profile of its folder."""
     (digest,) = re.findall(r"ade of .*, records `(\w+)`\.", path.read_text())
     assert digest == judging.digest_notebook_records(path.name.partition(".")[0])
 
@@ -331,7 +334,8 @@ def test_a_file_that_git_does_not_keep_is_found():
 
 
 def test_no_page_leaves_a_picture_behind_that_it_does_not_show():
-    for place in (paths.FIGURES / "mini").glob("*.png"):
+    pictures = (paths.FIGURES / name for name in ("base", "mini"))
+    for place in chain(*(folder.glob("*.png") for folder in pictures)):
         page = place.with_name(f"{place.name.partition('.')[0]}.page.md")
         assert f"({place.name})" in page.read_text(), place.name
 

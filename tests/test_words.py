@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "figures" / "mini").glob("*.page.md"))
+PAGES = sorted((ROOT / "figures").glob("*/*.page.md"))
+PAGES = [path for path in PAGES if path.parent.name in ("base", "mini")]
 WORDS = (
     "agrees",
     "the other way round",
@@ -175,18 +176,18 @@ def comparisons(text):
     return found
 
 
-def faults(text, lines):
-    """What a page has that the lines have not: a list of sentences."""
+def faults(text, lines, profile="mini"):
+    """What a page has that the lines of a profile have not: a list of sentences."""
     by = {}
     for line in lines:
-        if line["profile"] == "mini":
+        if line["profile"] == profile:
             by.setdefault((line["claim"], line["sentence"]), []).append(line)
     found = []
     for claim, sentence, task, measured, told in comparisons(text):
         if task:
             cells = {line["cell"] for line in by.get((claim, sentence), ())}
             own = [x for x in lines if x["claim"] == claim and x["cell"] in cells]
-            own = [x for x in own if x["task"] == task and x["profile"] == "mini"]
+            own = [x for x in own if x["task"] == task and x["profile"] == profile]
         else:
             own = by.get((claim, sentence), [])
         if not own:
@@ -282,17 +283,22 @@ def test_a_comparison_that_stands_twice_has_one_value():
         assert not same or line["word"] in same, (line["claim"], line["cell"], same)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+def id_of(path):
+    base = "base " if path.parent.name == "base" else ""
+    return base + path.name.partition(".")[0]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=id_of)
 def test_a_page_has_the_words_and_values_of_the_records(path):
-    """Else: make the page again, with --profile mini."""
-    assert faults(path.read_text(), LINES) == []
+    """Else: make the page again, with the profile that its folder names."""
+    assert faults(path.read_text(), LINES, path.parent.name) == []
 
 
 def test_no_two_pages_show_two_values_of_one_comparison():
     values, found = {}, [(path, comparisons(path.read_text())) for path in PAGES]
     for path, rows in found:
         for claim, sentence, task, measured, told in rows:
-            key = claim, sentence, task
+            key = path.parent.name, claim, sentence, task
             values.setdefault(key, {}).setdefault((measured, told), path.name)
     assert not {key: each for key, each in values.items() if len(each) > 1}
 

@@ -515,12 +515,15 @@ def list_central_claim_ids(paper: str | None = None) -> list[str]:
     ]
 
 
-def list_notebook_claim_ids(notebook_id: str) -> list[str]:
+def list_notebook_claim_ids(notebook_id: str, profile: str = SCALE) -> list[str]:
     """Return the ids of the claims that a notebook's page shows.
 
     These are the claims that name the notebook and are tested by runs or by an
     expression on printed numbers. A claim whose comparisons are all counted under other
-    claims is left out, as it would show nothing new."""
+    claims is left out, as it would show nothing new. At the profile base, so is a claim
+    that runs test and for which no runs are planned there.
+
+    profile: the size of the experiments, such as "mini"."""
     return [
         id
         for id, line in lists.read_claims().items()
@@ -528,6 +531,11 @@ def list_notebook_claim_ids(notebook_id: str) -> list[str]:
         and (line["role"] in ROLES or line["check"])
         and line["role"] != "background"
         and not has_only_repeated_comparisons(id)
+        and not (
+            profile in SCALES[1:]
+            and line["role"] in ROLES
+            and not lists.list_planned_seeds(id, profile)
+        )
     ]
 
 

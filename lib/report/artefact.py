@@ -503,10 +503,12 @@ class Page:
         answer is made from the tested claims and the differences that the page draws.
         The answer stands below the title, and a command prints its first sentence at
         the end."""
-        names = (
-            source.list_notebook_claim_ids(self.id) if claim_ids is None else claim_ids
-        )
         profile = self.reader_profile[:]
+        names = (
+            source.list_notebook_claim_ids(self.id, profile)
+            if claim_ids is None
+            else claim_ids
+        )
         if self.custom_data_and_model_notes:
             names, further_verdicts, deviations_by_profile = (
                 (),
