@@ -11,6 +11,7 @@ import getpass
 import json
 import locale
 import os
+import re
 import shlex
 import signal
 import sys
@@ -89,7 +90,7 @@ def parse_comma_separated_items(text: str) -> list[int | str]:
             why = 'is no list of JSON, such as \'["Whole, distilled", "Width"]\''
             raise argparse.ArgumentTypeError(f"{text} {why}") from None
     words = map(str.strip, text.split(","))
-    return [int(word) if word.isdigit() else word for word in words]
+    return [int(word) if re.fullmatch(r"[+-]?\d+", word) else word for word in words]
 
 
 PATTERN = make_option(
@@ -467,7 +468,8 @@ def export(args: argparse.Namespace) -> None:
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
         f"{paths.format_project_path(folder)}: "
-        f"transformers.{exported['auto']}.from_pretrained opens it"
+        f"transformers.{exported['auto']}.from_pretrained(FOLDER"
+        f"{', trust_remote_code=True' * exported['remote']}) opens it"
     )
 
 

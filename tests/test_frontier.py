@@ -2,6 +2,7 @@
 method is added.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from lib.model.surgery import apply_surgery
 from lib.papers import frontier
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
+from lib.report import plot
 from lib.stats import cost
 from lib.stats.cost import build_transformers_config
 
@@ -312,6 +314,28 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
     table.write_text(text)
     own.write_text(code)
     assert asked() == there
+    table.write_text(text.replace('"Layer dropping":', '"Width":'))
+    fault = "lib.methods.METHODS names 'layer_dropping' 'Width', as another method"
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        asked()
+    assert fault in failed.value.stderr
+
+
+@pytest.mark.papers()
+def test_a_page_of_models_without_a_rival_is_made(tmp_path):
+    """As the line that CONTRIBUTING's reader types first: whole and width alone."""
+    place = notebook.find_notebook_path("91_frontier")
+    sources = [
+        "".join(cell["source"])
+        for cell in json.loads(place.read_text())["cells"]
+        if "def conclude" in "".join(cell["source"])
+    ]
+    names = {"plot": plot}
+    exec(sources[0], names)
+    figure, (axis,) = plot.make_panels(["SST-2"])
+    none = pd.DataFrame(columns=["gap", "gap_low", "gap_high"], dtype=float)
+    names["conclude"](axis, none)
+    assert "no model has a rival" in axis.get_title().replace("\n", " ")
 
 
 @pytest.mark.papers("nas_pruning")

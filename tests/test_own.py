@@ -808,6 +808,8 @@ def test_what_needs_no_training_is_told_before_any_training(
     assert steps == {"bag_of_words", "checkpoint"}
     monkeypatch.setattr(sweep, "execute_specs", lambda *_, **__: {})
     monkeypatch.setattr(site.Report, "render_all_pages", lambda pages: False)
+    assert main(["plan", *words, "--methods", "GhostBERT"]) == 1
+    assert "shares of the model 'Whole': add it" in capsys.readouterr().err
     assert main(["run", *words, "--methods", "Whole"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told.index(line) < next(
@@ -916,10 +918,10 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     options = [args[name] for args in read for name in names if name in args]
     lengths = [o["max_length"] if isinstance(o, dict) else o for o in options]
     assert len(lengths) > 20 and {*lengths} == {24}
-    with pytest.raises(
-        ValueError, match="length is 999, .* reads 130 .*: take 8 to 130"
-    ):
-        grids.ReaderProfile("mini", tsv, model, 999)
+    for length in (5, 999):
+        fault = f"length is {length}, .* reads 130 .*: take 8 to 130"
+        with pytest.raises(ValueError, match=fault):
+            grids.ReaderProfile("mini", tsv, model, length)
     with pytest.raises(ValueError, match="rows of your own: name them in data"):
         grids.ReaderProfile("mini", model=model, length=24)
     words = ["--data", tsv, "--model", model, "--length", "24"]
@@ -1094,6 +1096,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
 
 def test_lists_on_the_command_line_may_be_json_for_names_with_commas():
     assert cli.parse_comma_separated_items("Whole, Width,2") == ["Whole", "Width", 2]
+    assert cli.parse_comma_separated_items("-1,0") == [-1, 0]
     assert cli.parse_comma_separated_items('["Whole, distilled", 2]') == [
         "Whole, distilled",
         2,

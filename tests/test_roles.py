@@ -280,6 +280,16 @@ def test_a_class_is_not_drawn_away_from_training(tmp_path):
     assert not {*splits["train"].a} & {*splits["dev"].a}
 
 
+def test_a_class_of_one_row_among_many_is_pointed_out(tmp_path):
+    odd = rows(48, lambda i: "psitive" if i == 7 else ["neg", "positive"][i % 2])
+    lines = own.read_user_data(str(put(tmp_path, "a.tsv", csv(odd, "\t")))).lines
+    (line,) = [line for line in lines if "single row" in line]
+    assert "classes of a single row: 1" in line and "'psitive'" in line
+    assert "a.tsv:9; mend them" in line  # the header is line 1
+    even = put(tmp_path, "b.tsv", csv(rows(), "\t"))
+    assert not [x for x in own.read_user_data(str(even)).lines if "single row" in x]
+
+
 @pytest.mark.parametrize("body", ["text,label\na t,-1\nb t,-1\n", "id,text\n1,a t\n"])
 def test_test_rows_without_labels_are_not_read(tmp_path, body):
     put(tmp_path, "d/train.csv", csv(rows()))

@@ -126,6 +126,11 @@ def test_keep_counts_within_what_an_earlier_cut_left(tiny, sentences, logits):
     close(logits(model, sentences()), expected)
 
 
+def test_an_argument_that_an_operation_lacks_is_refused_with_those_it_takes(tiny):
+    with pytest.raises(Refused, match="'head'; it takes .*heads"):
+        apply_surgery(tiny("bert"), {"op": "cut", "head": 2})
+
+
 def test_cut_without_scores_keeps_the_first(tiny):
     kept = apply_surgery(tiny("bert"), {"op": "cut", "heads": 2})
     assert kept == {"heads": [[0, 1]] * 2, "neurons": [list(range(16))] * 2}

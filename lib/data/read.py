@@ -248,7 +248,7 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
         if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {quote_for_message(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
-            fix += f", or cut others off (cut -f1-{width})" * (len(cells) > width)
+            fix += f", or remove what is behind column {width}" * (len(cells) > width)
             raise make_file_content_error(
                 place, given, f"{width} as in the first line", fix
             )

@@ -10,6 +10,7 @@ import csv
 import re
 import shlex
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,8 @@ MOST_CLASSES, MOST_GRADES = 100, 20
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
 # Largest share of rows that may be left out because of an empty cell, or because the
 # answer is not in the passage at its position; if there are more, an error is raised.
+# Rows for each class from which on a class of one row is pointed out.
+MANY = 10
 FEW = 0.05
 SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
@@ -445,7 +448,8 @@ def fit_label_coding(
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        fix = f"name the columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
+        fix = "add rows with another label, or " * (count < 2)
+        fix += f"name other columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
         raise make_file_content_error(
             f"{location}, column {label_column}", fault, kinds, fix
@@ -538,6 +542,16 @@ def _code_labels_as_classes(
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
             raise make_file_content_error(row.place, fault, expected, fix)
+    every = [row for part in rows_by_split.values() for row in part]
+    counts = Counter(names[row.label] for row in every)
+    rare = [row for row in every if counts[names[row.label]] == 1]
+    # An odd label among many rows is mostly a typing error, and would be a class.
+    if rare and len(every) >= MANY * len(order):
+        place, label = rare[0].place, quote_for_message(rare[0].label)
+        lines.append(
+            f"classes of a single row: {len(rare)}, such as {label} of {place}; "
+            "mend them, if they are typing errors"
+        )
     first = ", ".join(order[:10])
     first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}

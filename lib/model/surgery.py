@@ -12,6 +12,7 @@ the operations are applied again before weights are loaded. Apply operations bef
 first forward pass, because transformers then finds the modules whose outputs it
 records."""
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -64,11 +65,14 @@ def apply_surgery(
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
-    report = change(
-        rename_layer_parts_as_bert(model),
-        **{k: v for k, v in operation.items() if k != "op"},
-        **unsaved_arguments,
-    )
+    arguments = {k: v for k, v in operation.items() if k != "op"}
+    signature = inspect.signature(change)
+    try:
+        signature.bind(model, **arguments, **unsaved_arguments)
+    except TypeError as error:
+        allowed = ", ".join([*signature.parameters][1:])
+        raise Refused(f"operation {name}: {error}; it takes {allowed}") from None
+    report = change(rename_layer_parts_as_bert(model), **arguments, **unsaved_arguments)
     get_surgery_operations(model).append(operation)
     return report
 

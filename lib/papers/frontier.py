@@ -209,6 +209,9 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
     in_int8 = partial(quantised_spec, make_trained_spec=full_width_finetuned_spec)
     points["Int8"] = Method("control", in_int8, "all", once=True)
     for title, name in METHODS.items():
+        if title in points:
+            fault = f"lib.methods.METHODS names {name!r} {title!r}"
+            raise Refused(f"{fault}, as another method is called: take another name")
         points[title] = Method(
             "control", partial(student_by_method_spec, method_name=name), name
         )

@@ -352,7 +352,8 @@ class ReaderProfile(str):
             raise Refused(f"the encoder of 'toy' knows generated words alone: {fix}")
         if length and not data:
             raise Refused("a length is for rows of your own: name them in data")
-        if length and not SHORTEST <= length <= (most := self.token_limit):
+        if length and not SHORTEST <= length <= self.token_limit:
+            most = self.token_limit
             fault = f"length is {length}, and the encoder reads {most} tokens"
             raise Refused(f"{fault}: take {SHORTEST} to {most}")
         if self.tokenizer_coverage and self.tokenizer_coverage.unknown > 0.5:
