@@ -809,7 +809,7 @@ def test_what_needs_no_training_is_told_before_any_training(
     monkeypatch.setattr(sweep, "execute_specs", lambda *_, **__: {})
     monkeypatch.setattr(site.Report, "render_all_pages", lambda pages: False)
     assert main(["plan", *words, "--methods", "GhostBERT"]) == 1
-    assert "shares of the model 'Whole': add it" in capsys.readouterr().err
+    assert "shares of the model 'Whole': add it" in capsys.readouterr().out
     assert main(["run", *words, "--methods", "Whole"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told.index(line) < next(

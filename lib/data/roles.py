@@ -448,8 +448,8 @@ def fit_label_coding(
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        fix = "add rows with another label, or " * (count < 2)
-        fix += f"name other columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
+        fix = f"name the columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
+        fix += ", or add rows with another label" * (count < 2)
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
         raise make_file_content_error(
             f"{location}, column {label_column}", fault, kinds, fix

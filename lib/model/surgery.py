@@ -66,12 +66,12 @@ def apply_surgery(
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
     arguments = {k: v for k, v in operation.items() if k != "op"}
-    signature = inspect.signature(change)
-    try:
-        signature.bind(model, **arguments, **unsaved_arguments)
-    except TypeError as error:
-        allowed = ", ".join([*signature.parameters][1:])
-        raise Refused(f"operation {name}: {error}; it takes {allowed}") from None
+    parameters = inspect.signature(change).parameters
+    takes_others = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
+    for argument in arguments:
+        if argument not in parameters and not takes_others:
+            allowed = ", ".join([*parameters][1:])
+            raise Refused(f"operation {name} has no {argument!r}; it takes {allowed}")
     report = change(rename_layer_parts_as_bert(model), **arguments, **unsaved_arguments)
     get_surgery_operations(model).append(operation)
     return report

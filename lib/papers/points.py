@@ -56,7 +56,8 @@ class Method:
     # f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of the
     # kept heads and neurons.
     added: Callable[[str], int] | None = None
-    # f(profile) -> the smallest share of the whole model's FLOPs that it can reach.
+    # f(profile) -> the smallest share of the whole model's FLOPs to which this method
+    # can reduce a model. A profile is a size of the experiments, such as "mini".
     least: Callable[[str], float] | None = None
 
 

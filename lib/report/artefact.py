@@ -181,7 +181,9 @@ class Page:
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
-            elif is_made:  # Runs that are only looked up are not reported as missing.
+            # The notebook makes these runs. It shows others only where they exist, so
+            # those are not reported as missing.
+            elif is_made:
                 states[row["spec"].name] = row["state"]
                 reasons[row["spec"].name] = row["error"] or how
         self.used |= states

@@ -567,7 +567,7 @@ def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
 
     comparisons: rows with an interval. Their column `word` begins with an outcome such
     as "agrees", which tells how the interval stands to the paper's claim."""
-    # A text that begins with no known outcome is "they differ". It stands for OPPOSITE
+    # The only outcome that is not in WORDS is "they differ". It is shown for OPPOSITE
     # where a paper claims that two models are equal.
     words = [
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)

@@ -334,7 +334,7 @@ class ScoreAndChance:
     # Score in points that is possible without learning: for accuracy, two standard
     # errors above the share of the most frequent class.
     chance: float
-    constant: bool  # Whether the predictions for all examples are equal.
+    constant: bool  # Whether the run predicts the same value for all examples.
 
     @property
     def has_collapsed(self) -> bool:

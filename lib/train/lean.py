@@ -35,8 +35,8 @@ def configure_malloc_to_keep_memory() -> None:
     if platform.libc_ver()[0] == "glibc":
         # M_TRIM_THRESHOLD = 1 GiB: so much free memory stays with the process.
         ctypes.CDLL(None).mallopt(-1, 1 << 30)
-        # M_MMAP_THRESHOLD = 32 MiB, its largest value: smaller tensors reuse that
-        # memory.
+        # M_MMAP_THRESHOLD = 32 MiB, its largest value: smaller tensors are allocated
+        # from the memory that the process has kept.
         ctypes.CDLL(None).mallopt(-3, 32 << 20)
 
 

@@ -80,7 +80,9 @@ class Net:
     layers: formula, number and width of the feed-forward networks of each layer."""
 
     hidden: int  # Hidden size d.
-    width: int  # Full inner width D of the feed-forward networks.
+    # Inner width D of a feed-forward network with the ratio 1. A candidate may have a
+    # fraction of it.
+    width: int
     heads: int
     # "plain" is BERT's embedding. "trigram" has token embeddings of 128 channels, and
     # projects those of three neighbouring tokens together to d.
