@@ -190,6 +190,14 @@ class Result:
         return f"{count} of {self.planned} planned seeds so far" if is_interim else ""
 
     @property
+    def remarks_in_brackets(self) -> str:
+        """Return what stands beside the measured value, such as " (1 run collapsed)".
+
+        These are collapsed runs, and missing seeds of an interim interval."""
+        remarks = (self.collapsed, self.interim_seeds_text)
+        return "".join(f" ({remark})" for remark in remarks if remark)
+
+    @property
     def verdict_word(self) -> str:
         """Return how the 95 % interval stands to the paper's claim, in a fixed phrase.
 

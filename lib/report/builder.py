@@ -200,9 +200,8 @@ def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
 
     At a profile (size of the experiments) with committed results, mini or base, the
     page of a notebook of which the user changed nothing is also written in Markdown,
-    for a code host such as GitHub. If
-    another process makes the same page, this one waits for it. Raises Refused where a
-    cell of the notebook fails.
+    for a code host such as GitHub. If another process makes the same page, this one
+    waits for it. Raises Refused where a cell of the notebook fails.
 
     builder: the notebook and the folder of the page.
     input_digest: the digest of what the page is made from

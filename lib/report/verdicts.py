@@ -119,12 +119,11 @@ def format_result_sentence(result: Result) -> str:
         if result.printed is None
         else f", printed {format_effect_printed_in_paper(result)}"
     )
-    remarks = (result.collapsed, result.interim_seeds_text)
-    lost = "".join(f" ({remark})" for remark in remarks if remark)
     if result.verdict_word == NO_EFFECT and result.printed is None and result.interest:
         printed = f", of interest from {result.format_number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
-    measured = f"{result.measured_effect_text}{unit}{printed}{lost}"
+    measured = f"{result.measured_effect_text}{unit}{printed}"
+    measured += result.remarks_in_brackets
     return f"{result.sentence}: {measured}: {result.verdict_text}{few}."
 
 
@@ -210,10 +209,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
-            "ours": " ".join(
-                [r.measured_effect_text]
-                + [f"({s})" for s in (r.collapsed, r.interim_seeds_text) if s]
-            ),
+            "ours": f"{r.measured_effect_text}{r.remarks_in_brackets}",
             "printed": format_effect_printed_in_paper(r),
             "word": r.verdict_word,
             "reading": r.verdict_text,

@@ -357,20 +357,32 @@ def measure_score_and_chance_level(run: Run, column: Column) -> ScoreAndChance:
     except FileNotFoundError:
         return ScoreAndChance(0.0, 0.0, True)
     labels, said, n = rows["labels"], rows["said"], len(rows["labels"])
-    if column.metric in ("accuracy", *MARKS):
+    if column.metric == "f1":
+        most = float(np.mean(labels == 1))
+        chance = 2 * most / (1 + most)
+    else:
         # For answer spans, a model that learned nothing answers no question. It is
         # right where there is no answer, which has a label below 0.
         counts = np.unique(labels, return_counts=True)[1]
         is_span = column.metric in MARKS
         most = float(np.mean(labels < 0) if is_span else counts.max() / n)
-        chance = most + 2 * (most * (1 - most) / n) ** 0.5
-    elif column.metric == "f1":
-        most = float(np.mean(labels == 1))
-        chance = 2 * most / (1 + most)
-    else:
-        chance = 2 / n**0.5
+        is_share = is_span or column.metric == "accuracy"
+        chance = compute_chance_level(most if is_share else None, n)
     points = 100 * score_answers(column.metric, said, labels)
     return ScoreAndChance(points, 100 * chance, len(np.unique(said)) == 1)
+
+
+def compute_chance_level(guessing_accuracy: float | None, row_count: int) -> float:
+    """Return the score that counts as chance: that of guessing, plus two standard
+    errors.
+
+    guessing_accuracy: the accuracy of the most frequent class, from 0 to 1. None stands
+    for a correlation, which is 0 by guessing, with a standard error of 1 / sqrt(n).
+    row_count: the number n of scored examples."""
+    if guessing_accuracy is None:
+        return 2 / row_count**0.5
+    variance = guessing_accuracy * (1 - guessing_accuracy)
+    return guessing_accuracy + 2 * (variance / row_count) ** 0.5
 
 
 def make_mask_of_collapsed_runs(

@@ -244,8 +244,8 @@ def build_matching_loss_running_teacher(
     """Make a distillation loss on hidden states, where the teacher runs on each batch.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
-    and each of its terms}. `build_teacher_forward_from_stored_states` is the alternative: the
-    teacher's states are then written once, and no teacher has to run.
+    and each of its terms}. `build_teacher_forward_from_stored_states` is the
+    alternative: the teacher's states are then written once, and no teacher has to run.
 
     layer_matches: which states and layers are compared, and by which distance.
     numerics: the dtype of the teacher's passes; the caller runs them within
@@ -336,9 +336,9 @@ def write_hidden_states(
     """Write a teacher's hidden states for all rows to a file.
 
     Students that are distilled from the file then need not run the teacher
-    (`build_teacher_forward_from_stored_states`). The states are the embedding output and the
-    outputs of the attention blocks and layers, in the dtype of `numerics`, without
-    padding.
+    (`build_teacher_forward_from_stored_states`). The states are the embedding output
+    and the outputs of the attention blocks and layers, in the dtype of `numerics`,
+    without padding.
     Returns {"bytes": size of the states, "tokens": number of tokens}.
 
     encoded: the tokenised rows.

@@ -156,8 +156,9 @@ def compute_importance_by_method(
 
     The result is (heads [L, A], neurons [L, F]); those of low importance are then
     pruned. Each module of lib.methods has a pruning method. `importance_settings.by`
-    names the one whose `compute_importance_scores` is called with the model. Before the call, the
-    model is set to eval mode and gets gradients of the loss, summed over all batches.
+    names the one whose `compute_importance_scores` is called with the model. Before the
+    call, the model is set to eval mode and gets gradients of the loss, summed over all
+    batches.
 
     encoded: the tokenised rows with labels, over which the loss is taken.
     importance_settings: settings: the method, and the size of a batch.
