@@ -1,4 +1,4 @@
-"""README's program runs as it stands there: an encoder becomes a ghost model on your
+"""The program in lib/README.md runs as it stands there: an encoder becomes a ghost model on your
 own rows."""
 
 import re
@@ -18,8 +18,7 @@ from lib.model.parts import get_layers
 
 
 def lines():
-    """The program of README's section."""
-    text = (paths.ROOT / "README.md").read_text().split("\n## Your own loop\n")[1]
+    text = (paths.ROOT / "lib" / "README.md").read_text()
     return re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
 
 

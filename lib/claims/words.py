@@ -435,6 +435,14 @@ class Verdict:
         return self.first_result.verdict_text if self.first_result else NOT_MEASURED
 
     @property
+    def marked_reading(self) -> str:
+        """Return `reading` after the sign of its word, for tables: "✓ agrees †"."""
+        first = self.first_result
+        return (
+            f"{WORDS[first.verdict_word if first else NOT_MEASURED][0]} {self.reading}"
+        )
+
+    @property
     def collapsed(self) -> str:
         """Return how many runs of the claim's first comparison collapsed, in brackets.
 

@@ -1,12 +1,13 @@
 """This module collects what is shown of a paper on its summary page and on the index of
 pages.
 
-The summary has the paper's row of README, its comparisons in one figure, and the answer
+The summary has the paper's rows of README's table, its comparisons in one figure, and the answer
 of each of its pages. The index has a small card for each paper. The module does not
 import torch; the card is made without pandas, which is slow to import."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,25 +35,21 @@ class Finding(NamedTuple):
     text: str
 
 
-def read_readme_row_of_paper(paper: str) -> str:
-    """Return README's row of findings on a paper as a Markdown table.
+def read_readme_rows_of_paper(paper: str) -> str:
+    """Return README's findings on a paper as a Markdown table.
 
-    The paper's summary page shows it. The table has a head and this row: what the paper
-    proposes, whether it works here, our measured effect, and the printed effect.
+    The paper's summary page shows it. The table has the rows from the one that begins
+    with the paper's title to the next title. A row has a comparison, our measured
+    effect, the printed effect and the word that follows from both.
 
     paper: name of the paper's folder, such as "bermo"."""
-    lines = (paths.ROOT / "README.md").read_text().splitlines()
-    head = [line for line in lines if line.startswith("| | works here?")] + [
-        "|---|---|---|---|"
-    ]
-    return "\n".join(
-        head
-        + [
-            line
-            for line in lines
-            if line.startswith(f"| **{find_paper_title(paper)}**")
-        ]
-    )
+    lines = iter((paths.ROOT / "README.md").read_text().splitlines())
+    head = next(line for line in lines if line.startswith("| comparison, "))
+    title = f"| **{find_paper_title(paper)}**"
+    rows = itertools.dropwhile(lambda line: not line.startswith(title), lines)
+    first = next(rows)
+    rest = itertools.takewhile(lambda line: re.match(r"\| (?!\*\*)", line), rows)
+    return "\n".join([head, "|---|---|---|---|", first, *rest])
 
 
 def find_paper_title(paper: str) -> str:
