@@ -32,22 +32,23 @@ from lib.core.spec import Spec, uses_toy_data
 # each process imports lib's current code.
 WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
 WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
-LAST = 20.0  # Seconds that a stopped worker has to save its state before it is killed.
-# Peak memory of one worker in bytes, by kind of run: a toy run (2 layers, generated
-# data) or one without data, any other run on a CPU, and a run on a GPU. The first two
-# were measured; the last is computed for the largest model and batch of the papers.
+LAST = 20.0  # Seconds in which a stopped worker may save its state before it is killed.
+# Peak memory in bytes of one worker process. "toy": a run on generated data with a
+# model of 2 layers, or a run without data; "": any other run on a CPU; "cuda": a run on
+# a GPU. The first two were measured. The last was computed for the largest model and
+# batch of the papers.
 PEAK = {"toy": 0.9e9, "": 2.2e9, "cuda": 28e9}
-# Memory in bytes of the host that a run on a GPU may take: an estimate for CUDA's
-# libraries, the data, and the weights on their way to the GPU.
+# Main memory in bytes that a run on a GPU may take: an estimate for CUDA's libraries,
+# the data, and the weights on their way to the GPU.
 HOST = 8e9
-# {checkpoint: peak memory in bytes of one worker on a CPU} for encoders of BERT-base's
-# size, which need more than PEAK says. These are estimates.
+# {pretrained checkpoint: peak memory in bytes of one worker on a CPU}, for encoders of
+# BERT-base's size, which need more than PEAK has. These are estimates.
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
 
 
-# Files of a Linux control group, which limits the memory of a container or batch job:
-# the limit, the memory in use, and statistics with the cached files, whose memory can
-# be freed. The first three are of version 2, the others of version 1.
+# Files of a Linux control group, by which a container or batch job has limited memory:
+# the limit, the memory in use, and statistics on cached files, whose memory can be
+# freed. The first three are of version 2 of control groups, the others of version 1.
 GROUPS = (
     ("memory.max", "memory.current", "memory.stat"),
     (
@@ -71,9 +72,10 @@ class Resources:
 
     cores: int = 1
     uses_gpu: bool = False
-    # Peak memory in bytes: of the GPU where the run uses one, else of the host.
+    # Peak memory in bytes: GPU memory for a run on a GPU, and else main memory.
     memory: float = 1.0
-    # Bytes of the host's memory that a run on a GPU needs besides; 0 without a GPU.
+    # Main memory in bytes that a run on a GPU needs in addition to the GPU's memory; 0
+    # for a run on a CPU.
     host_memory: float = 0.0
 
 
@@ -149,16 +151,16 @@ def make_process_context(uses_gpu: bool = False) -> BaseContext:
         # This process was forked from the fork server, so it must not start another.
         server.ensure_running = lambda: None
     server.set_forkserver_preload(WARM.split())
-    # Make multiprocessing's folder for Unix sockets now, in a folder with a short path:
-    # the path of a socket may have at most 107 bytes.
+    # Let multiprocessing create its folder for Unix sockets now, in a folder with a
+    # short path, because the path of a socket may have at most 107 bytes.
     usual, tempfile.tempdir = (
         tempfile.gettempdir(),
         paths.find_folder_for_unix_sockets(),
     )
     util.get_temp_dir()
     tempfile.tempdir = usual
-    # Start multiprocessing's resource tracker before signals are blocked, because its
-    # start unblocks them again.
+    # Start the resource tracker of multiprocessing before SIGINT is blocked below: its
+    # start would unblock SIGINT again.
     resource_tracker.ensure_running()
     # Block SIGINT while the server starts. The server and its children inherit the
     # signal mask, so that Ctrl-C reaches this process alone.
@@ -291,7 +293,8 @@ def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
     end_process_with_parent(parent_environment_variables)
 
 
-_at_work = False  # Whether this worker is running a call.
+# Whether this worker process is executing a function that was submitted to it.
+_at_work = False
 
 
 def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
     from submitit.slurm.slurm import SlurmInfoWatcher
 
-RETRIES = 5  # Times that Ray restarts a run whose worker is lost.
+# How often Ray restarts a run after its worker process or machine was lost.
+RETRIES = 5
 
 
 def call_with_data_root(

@@ -32,9 +32,9 @@ from lib.core.store import (
 from lib.core.types import Json
 
 ErrorBySpec: TypeAlias = dict[Spec, str]  # {Spec: why it could not be run}
-# The forecast of the remaining time is multiplied by the ratio of clock seconds to CPU
-# seconds so far. This share of all forecast CPU seconds is added to both numbers of the
-# ratio, so that a few slow first seconds do not decide the forecast.
+# Forecast CPU seconds become clock seconds by the ratio, measured so far, of clock
+# seconds to CPU seconds. This share of all forecast CPU seconds is added to both terms
+# of the ratio, so that it starts near 1 and a few slow first seconds do not decide it.
 CALM = 0.25
 
 
@@ -82,9 +82,11 @@ class TimeForecast:
         core_seconds_estimator: Callable[[Spec, Json], float] | None = None,
     ) -> None:
         self.store, self.prior = store, core_seconds_estimator
+        # {id of a Spec, or key of similar runs: {origin, "run" or "record": [measured
+        # seconds / estimated seconds, for each run]}}.
         self.took: dict[Any, dict[str, list[float]]] = defaultdict(
             lambda: {"run": [], "record": []}
-        )  # {Spec's id or key of similar runs: {origin: [seconds / prior, ...]}}
+        )
         self.read: set[str] = set()
 
     def estimate_prior_core_seconds(self, spec: Spec, run_metrics: Json) -> float:
@@ -121,7 +123,8 @@ class TimeForecast:
             )
             for key in (spec.id, make_similar_runs_key(spec)):
                 self.took[key][origin].append(ratio)
-            # Drop the cached value, as it depends on the runs that are known.
+            # This cached property depends on all finished runs that were added. It is
+            # dropped here, so that it is computed again with the new run.
             self.__dict__.pop("slowdown_against_recorded_runs", None)
 
     def forecast_run_core_seconds(self, spec: Spec) -> float | None:
@@ -346,8 +349,9 @@ def execute_specs(
     finally:
         executor.close()
         bar.bar.close()
-    # Give each Spec whose input failed a reason. Inputs come first in `todo`, so a
-    # failure is passed on through all Specs that depend on it.
+    # Give each Spec whose input failed the reason for that. Inputs come first in
+    # `todo`, so a failure reaches all Specs that depend on it, directly or through
+    # others.
     for spec in todo:
         for parent in graph[spec] & lost.keys():
             lost[spec] = explain_failed_input(parent, lost[parent])

@@ -28,8 +28,8 @@ from lib.core import paths
 from lib.core.names import Refused
 
 MANIFEST = "manifest.json"
-# Age in seconds above which a temporary file is taken for that of a killed process, and
-# is removed.
+# Temporary files that are older than this many seconds are removed, as the process that
+# wrote them was probably killed.
 OLD = 24 * 3600.0
 # The digest of a file that changed less than this many nanoseconds ago is not cached.
 # The clocks of file systems are coarse, so a second write could leave its modification
@@ -92,8 +92,8 @@ def fsync_path(path: str | Path) -> None:
     if os.name == "posix":
         number = os.open(path, os.O_RDONLY)
         try:
-            # Some file systems cannot fsync a folder: ignore that error, but not one of
-            # a file.
+            # Some file systems cannot fsync a folder. That error is ignored; an error
+            # for a file is raised.
             with suppress(*[OSError] * os.path.isdir(path)):
                 os.fsync(number)
         finally:
@@ -101,9 +101,9 @@ def fsync_path(path: str | Path) -> None:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# Parts of the messages that torch and safetensors raise when a disk is full. Their
-# exceptions have no errno. torch has the same messages for other failed writes, so the
-# free space is checked as well.
+# Parts of the messages of errors that torch and safetensors raise when a disk is full;
+# these errors have no errno. torch has some of these messages for other failed writes
+# too, so the free space is checked as well.
 TORN = re.compile(
     r"inline_container|PytorchStreamWriter|iostream error|os error (28|122)|No space"
 )

@@ -70,16 +70,16 @@ def execute(
 def _execute_and_save(
     spec: Spec, store: Store, keep_weights: bool, checkpoint_interval_seconds: float
 ) -> Run:
-    # Execute inputs here too: another process may have deleted an input's weights since
-    # this run was planned.
+    # `execute` returns the finished run of an input. It makes the run again if another
+    # process has deleted its weights since the present run was planned.
     inputs = {
         name: execute(
             parent, store, STEPS[parent.step].weights, checkpoint_interval_seconds
         )
         for name, parent in spec.input_specs_with_seeds.items()
     }
-    # Cache the commit's hash now: it is saved after the run, and somebody may check out
-    # another commit meanwhile.
+    # Read the hash of the git commit now, and cache it. It is saved after the run, when
+    # another commit may be checked out.
     read_commit_hash_as_dict()
     keep_weights = (keep_weights or uses_toy_data(spec.args)) and STEPS[
         spec.step
@@ -102,7 +102,7 @@ def _execute_and_save(
         failure = {"error": format_error_in_one_line(error)}
         try:
             writer.write_status("failed", **failure, traceback=traceback.format_exc())
-        except OSError:  # A full disk still lets an existing file be overwritten.
+        except OSError:  # On a full disk an existing file can still be overwritten.
             with suppress(OSError):
                 writer.write_status("failed", overwrite_in_place=True, **failure)
         raise
@@ -155,7 +155,7 @@ def read_commit_hash_as_dict() -> dict[str, str]:
 
 class WorkerResult(NamedTuple):
     core_seconds: float | None  # CPU seconds over all cores; None after an error.
-    error: str  # In one line; "" after success.
+    error: str  # Error message in one line; "" after success.
 
 
 def execute_in_worker(

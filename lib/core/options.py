@@ -75,17 +75,21 @@ class Train(Option):
     weight_decay: float = 0.0
     dropout: Share = 0.0  # Dropout rate of hidden states and of attention weights.
     pad_to: int = 0  # Tokens to which every batch is padded; 0 pads to its longest row.
-    # Which model is the result: that of the "last" step, or the one with the "best"
-    # score on development rows, or on held-out rows where the step scores them. The
-    # papers select and report on the same development rows, which is optimistic.
+    # Which model is saved and scored: that of the "last" step, or the one with the
+    # "best" score among the evaluations during training. The score is taken on held-out
+    # training rows where a run evaluates on them, and else on development rows. The
+    # reproduced papers select and report on the same development rows, which is
+    # optimistic.
     select: Literal["last", "best"] = "last"
-    # Metrics whose mean decides which model is "best"; empty is the task's first
-    # metric.
+    # Metrics whose mean is the score for "best". If empty, the first metric of the task
+    # is the score.
     # pyrefly: ignore[implicit-any-type-argument]: the check of an Option reads the X
     # of `tuple[X, ...]` as a Literal of all allowed values
     select_by: tuple = ()
-    eval_every: int = 0  # Steps between evaluations for "best"; 0 is once an epoch.
-    spare_norms: bool = False  # Whether biases and LayerNorms have no weight decay.
+    # Training steps between evaluations for "best"; 0 evaluates once an epoch.
+    eval_every: int = 0
+    # Whether biases and LayerNorm weights are exempt from weight decay.
+    spare_norms: bool = False
     # Learning rate of the weights ("taps") of GhostBERT's convolution kernels; 0 takes
     # `lr`.
     taps: float = 0.0
@@ -123,9 +127,10 @@ class Span(Option):
     max_query: tokens to which longer questions are cut.
     max_answer: the largest number of tokens of a predicted answer."""
 
-    stride: Count  # Tokens from the start of a window to the start of the next one.
+    # Tokens between the starts of two successive windows of a long passage.
+    stride: Count
     max_query: Count  # Tokens to which longer questions are cut.
-    max_answer: Count  # Largest number of tokens of an answer.
+    max_answer: Count  # Largest number of tokens of a predicted answer.
 
 
 @dataclass(frozen=True)
@@ -143,9 +148,9 @@ class Importance(Option):
     by: "" for first-order Taylor importance, or the file in lib/methods whose function
     computes the scores, such as "taylor_importance" (that of Torch-Pruning)."""
 
-    # Rows on which importance is measured: training rows that are held out, or the
-    # development rows, as in Hou et al.'s code. The latter is optimistic, as models are
-    # judged on the same rows.
+    # Rows on which the importance of heads and neurons is measured: training rows that
+    # are held out, or the development rows, as in the code of Hou et al. The latter is
+    # optimistic, as models are scored on the same rows.
     split: Literal["held_out", "dev"]
     batch: Count
     max_length: Count
@@ -153,8 +158,9 @@ class Importance(Option):
     # each batch then adds the absolute value of the sum of all gradients so far,
     # instead of the absolute value of its own gradient.
     cumulative: bool = False
-    # Module in lib.methods whose function `compute_importance_scores` ranks heads and
-    # neurons; "" is first-order Taylor importance.
+    # Name of the module in lib/methods whose function `compute_importance_scores` ranks
+    # heads and neurons, such as "taylor_importance". "" ranks them by first-order
+    # Taylor importance.
     by: str = ""
 
 
@@ -187,14 +193,15 @@ class Augment(Option):
     neighbours: how similar words are found for a word of several word pieces. The only
     way, "embeddings", compares token embeddings of a pretrained model."""
 
-    # New sentences that are drawn for each sentence; repeated ones are dropped.
-    # TinyBERT's code has 10 to 30, by task.
+    # Number of new sentences that are drawn for each training sentence; duplicates are
+    # dropped. TinyBERT's code draws 10 to 30, depending on the task.
     tries: Count
     # Probability that a word is replaced in a new sentence; TinyBERT has 0.4.
     p: ShareAbove0
-    # Number of words from which the replacement of a word is drawn. They are tokens of
-    # the vocabulary, word pieces included. TinyBERT has 15.
+    # Number of candidates for the replacement of a word: the most likely, or nearest,
+    # tokens of the vocabulary. Candidates that only continue a word, such as "##ing",
+    # are then dropped. TinyBERT has 15.
     candidates: Count
-    # Vectors by which words similar to a word of several word pieces are found: the
-    # model's token "embeddings". TinyBERT's code reads GloVe vectors instead.
+    # Vectors whose cosines give the candidates for a word of several word pieces: the
+    # token "embeddings" of the model. TinyBERT's code reads GloVe vectors instead.
     neighbours: Literal["embeddings"]

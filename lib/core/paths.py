@@ -43,18 +43,20 @@ def read_folder_from_environment(
 for _name in filter(os.environ.get, ROOTS):
     os.environ[_name] = str(make_absolute_path(os.environ[_name]))
 NOTEBOOKS = read_folder_from_environment("NOTEBOOKS_ROOT", ROOT / "notebooks")
-# File with a digest of each notebook as committed. A page made of a changed notebook
-# differs from the published one, and is written to another folder.
+# File with the digest of each notebook as committed. It shows which notebooks a user
+# has changed; their pages are written to another folder.
 COMMITTED = NOTEBOOKS / "committed.json"
 FIGURES = read_folder_from_environment("FIGURES_ROOT", ROOT / "figures")
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-# Folder with the labels of unseen rows: test rows on which models are scored, but
-# neither trained nor selected. Each set of rows has one file, which is named by its
-# digest. The files have numbers alone, because texts of data sets are not committed.
+# Folder with the labels of unseen rows. These are test rows on which models are scored,
+# but never trained or selected. Each set of unseen rows has one file, whose name is a
+# digest of the rows. The files hold only numbers, because texts of data sets are not
+# committed.
 UNSEEN = DATA / "unseen"
-# File with the digests of official data sets and checkpoints. The identity of a run
-# contains them, so committed runs are found on a machine that lacks the data.
+# File with the digests of official data sets and checkpoints. A run is identified by a
+# hash that includes these digests. With this file, committed runs are found on a
+# machine that lacks the data.
 DIGESTS = DATA / "digests.json"
 
 
@@ -219,6 +221,6 @@ def find_folder_for_unix_sockets() -> str:
     )
 
 
-# Longest path of a folder for sockets, in bytes. Names of some 35 bytes are appended to
-# it, and a socket's path may have at most 107 bytes.
+# Largest length in bytes of the path of a folder for Unix sockets. The path of a socket
+# may have at most 107 bytes; some 35 of them are for its name inside the folder.
 SHORT = 70

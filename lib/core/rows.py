@@ -16,12 +16,13 @@ from typing import Any, TypeAlias
 from lib.core.spec import Spec
 from lib.core.store import Run
 
-# {column: value} of one experiment, as dict(Outcome) gives it: its labels (such as
-# model and seed), "spec", "run", "state", "error" and the metrics of the run.
+# One experiment as a line of a table of results: {column: value}. The columns are its
+# labels (such as model and seed), "spec", "run", "state", "error" and the metrics of
+# the run.
 ResultRow: TypeAlias = Mapping[str, Any]
-# Number of attention heads in each layer of BERT-base. A pruned model that keeps m
-# heads has the width m/12. Where a layer has another number of heads before pruning,
-# the Row of the experiment has it as the label `of`.
+# Number of attention heads in each layer of BERT-base. A model that keeps m of them has
+# the width m/12. Where a layer of the unpruned model has another number of heads, the
+# label `of` of the experiment's Row gives it.
 PARTS = 12
 
 
@@ -122,7 +123,8 @@ class Outcome(Columns):
     row: Row
     run: Run | None
     state: str  # "finished", "running", "failed", "stopped", "died" or "missing".
-    # Error of the last attempt, or of an input, in one line; "" without one.
+    # One-line error of the last attempt at this run, or at a run that it needs as
+    # input; "" if there is none.
     error: str = ""
 
     @cached_property

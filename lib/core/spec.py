@@ -58,14 +58,17 @@ class Spec:
     Spec that takes the seed of its planned experiment (Row)."""
 
     step: str  # Kind of work, such as "finetune"; a key of lib.core.steps.STEPS.
-    # {name: plain JSON value, Option or Output}; entries that are None are left out.
+    # Arguments of the step: {name: plain JSON value, Option or Output}. Entries that
+    # are None are left out.
     args: Json = field(default_factory=dict)
-    # {name: Spec whose run is needed}; entries that are None are left out.
+    # Earlier runs that the step reads: {name, such as "teacher": Spec of the run}.
+    # Entries that are None are left out.
     inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 
-    # For type checkers: a caller may give None in `inputs`, but the field never has it,
-    # as `__post_init__` leaves such entries out.
+    # Only type checkers read this signature. It lets a caller give None as a value in
+    # `inputs`, although the field never has it: `__post_init__` leaves such entries
+    # out.
     if TYPE_CHECKING:
 
         def __init__(
@@ -100,8 +103,8 @@ class Spec:
         Raises Refused unless the seed is an integer of at least 0."""
         if type(seed) is not int or seed < 0:
             raise Refused(f"seed is {seed!r}; it must be a whole number from 0")
-        # Copy the cached `id` too, as it does not depend on the seed. The two cached
-        # properties that are removed here depend on it.
+        # The copy includes the cached property `id`, which does not depend on the seed.
+        # The two cached properties that are removed below depend on the seed.
         made = object.__new__(Spec)
         made.__dict__.update(self.__dict__, seed=seed)
         for derived in ("input_specs_with_seeds", "float32_spec"):

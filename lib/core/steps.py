@@ -34,11 +34,13 @@ class Step:
 
     name: str
     version: int
-    # Names of inputs that a Spec may have; "teacher:" allows all names that begin so.
+    # Names of the inputs (earlier runs) that a Spec of this step may have. "teacher:"
+    # allows all names that begin with it.
     inputs: tuple[str, ...]
-    args: tuple[str, ...]  # Names of arguments that a Spec may have.
-    module: str  # Module that has a function with the name of the step.
-    # Whether its runs save a model, or other large files, that later runs may load.
+    args: tuple[str, ...]  # Names of the arguments that a Spec of this step may have.
+    module: str  # Module in which a function with the name of the step does the work.
+    # Whether runs of this step save a model, or other large files, that later runs
+    # load.
     weights: bool
 
 

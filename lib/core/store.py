@@ -41,8 +41,10 @@ from lib.core.spec import Spec, from_json, remove_absolute_paths
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
-JSON_FILES = ("spec", "status", "metrics", "env")  # Stems of the JSON files of a run.
-# "run" for a run of this machine, "record" for a committed one.
+# Names, without ".json", of a run's files.
+JSON_FILES = ("spec", "status", "metrics", "env")
+# Where a finished run comes from: "run" was made on this machine, "record" is a
+# committed result in the repository.
 Origin: TypeAlias = Literal["run", "record"]
 RunStatus: TypeAlias = Json  # Content of `status.json`: state, times, attempts.
 # {Spec of a missing run: whether its weights are needed}.
@@ -396,8 +398,8 @@ class Store:
         which failed before it. It is "" where no attempt failed.
 
         spec: the description of the training or measurement."""
-        # Inputs come before the Specs that need them, so the first error is the cause
-        # of those that follow.
+        # In this list inputs stand before the Specs that need them. So the first error
+        # is the cause of those that follow.
         for missing_spec in self.list_missing_specs([spec]):
             if error := read_run_status(self.unfinished_folder(missing_spec)).get(
                 "error"
@@ -533,7 +535,7 @@ class Scratch:
 
     result: Json  # Return value of `lib.train.loop.fit`.
 
-    # Seconds between checkpoints: by default so many that none is written.
+    # Seconds between checkpoints. The default is so large that none is written.
     checkpoint_interval_seconds = 1e9
 
     def __init__(self, folder: str | Path, seed: int) -> None:
@@ -624,8 +626,8 @@ class RunWriter(Scratch):
         checkpoint_interval_seconds: float = 30.0,
     ) -> None:
         folder = store.unfinished_folder(spec)
-        # For the type checker: unfinished_folder raises Refused for a Spec without
-        # seed.
+        # For the type checker: the seed is not None here, as `unfinished_folder` raises
+        # Refused for a Spec without seed.
         assert spec.seed is not None
         super().__init__(folder, spec.seed)
         self.checkpoint_interval_seconds = checkpoint_interval_seconds
@@ -638,7 +640,8 @@ class RunWriter(Scratch):
         self.folder.mkdir(parents=True, exist_ok=True)
         before = read_run_status(self.folder)
         self.attempts = before["attempts"] + 1
-        # Add the time of earlier attempts, so that a resumed run reports all its time.
+        # Seconds of earlier attempts are counted too, so that a resumed run reports the
+        # time of all its attempts.
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.reported = time.monotonic()

@@ -117,8 +117,8 @@ class Split:
         )
 
 
-# {source of data: its folder below DATA_ROOT}. None stands for generated data ("toy")
-# and for a user's own files, which can lie anywhere.
+# {source of data sets: its folder below DATA_ROOT}. None means that there is no such
+# folder: "toy" data are generated, and a user's "own" files can lie anywhere.
 FOLDERS = {
     "toy": None,
     "own": None,
@@ -127,14 +127,14 @@ FOLDERS = {
     "senteval": "probing",
     "treebank": "ud_english_ewt",
 }
-# Files of this package. When one of them changes, rows may be parsed differently, so
-# cached digests of rows are computed again.
+# All files of the package lib.data. A change of one of them may change how rows are
+# parsed, so cached digests of rows are computed again after it.
 CODE = sorted(Path(__file__).parent.glob("*.*"))
 WEIGHTS = "model.safetensors"
 # Patterns of the files that are copied from the folder of a pretrained checkpoint.
 PATTERNS = ("*.json", "*.txt", WEIGHTS)
-# Sources that one module, `lib.data.read`, reads by the table `tasks.toml`; each other
-# source has a module of its name.
+# Sources of data that the module `lib.data.read` reads, by the descriptions of files in
+# `tasks.toml`. Each other source has a module of its own name, such as `lib.data.toy`.
 TABLED = ("glue", "squad", "senteval")
 
 

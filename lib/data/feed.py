@@ -18,8 +18,9 @@ from lib.data.lines import read_json_value
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# ROWS: number of first rows on which a tokenizer is checked. MUCH: share of unknown
-# tokens, of cut rows or of empty rows above which the user is warned.
+# ROWS: how many rows of the user's data, from the first on, are tokenised to check that
+# the tokenizer fits. MUCH: share of unknown tokens, of truncated rows or of empty rows
+# above which the user is warned.
 ROWS, MUCH = 1000, 0.05
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
@@ -128,5 +129,5 @@ def _load_tokenizer(folder: Path) -> Tokenizer | None:
         return None
     options = read_json_value(config) if config.exists() else {}
     is_lower = options.get("do_lower_case", True)
-    # BertWordPieceTokenizer wraps the Tokenizer that is returned.
+    # BertWordPieceTokenizer is a wrapper; the caller needs the Tokenizer inside it.
     return BertWordPieceTokenizer(str(words), lowercase=is_lower)._tokenizer

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 T = TypeVar("T")
-# Rows of a table: [(file and line, for error messages; list of the cells)]. A cell may
-# be any JSON value.
+# Table: a list with (file and line, for error messages; list of cells) for each row. A
+# cell may be any JSON value.
 Table = list[tuple[str, list[Any]]]
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 # Raise the csv module's limit of 131,072 characters in a cell, as texts may be longer.
 csv.field_size_limit(2**31 - 1)
-# A quoted cell of a line with tabs between cells: a quote inside of it is doubled.
+# Matches a quoted cell in a line of tab-separated cells. A quote inside such a cell is
+# written twice.
 QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
@@ -190,7 +191,7 @@ def _read_csv_table(path: Path, collected_blank_line_locations: list[str]) -> Ta
     def count_columns(delimiter: str) -> int:
         return len(next(csv.reader(lines[:1], delimiter=delimiter), []))
 
-    # A spreadsheet may name the separator in the first line, as "sep=;".
+    # The first line may be "sep=;", by which a spreadsheet program names the separator.
     if lines and re.fullmatch("sep=[,;|\t]", lines[0]):
         between, first = lines.pop(0)[-1], 2
     else:
@@ -327,7 +328,8 @@ def download_dataset(dataset_name: str) -> DatasetDict:
 
     parts = dataset_name.split("/")
     try:
-        # In "owner/name/configuration" the third part, if any, is the second argument.
+        # A name "owner/name/configuration" has the configuration as third part, which
+        # is the second argument of `load_dataset`.
         # pyrefly: ignore[bad-argument-type]
         dataset: Any = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
         return datasets.DatasetDict(dataset)

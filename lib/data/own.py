@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HUB = "hub:"
-# {name that a user may give a file or a split: "train", "dev" or "test"}.
+# {name of a user's file or split: "train", "dev" or "test", as this project calls it}.
 SPLITS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
     ("dev", "val", "valid", "validation", "eval", "development"), "dev"
 )
@@ -161,8 +161,9 @@ def read_dataset(
 
 
 class DatasetLine(NamedTuple):
-    location: str  # File, folder or "hub:NAME".
-    column_choice: str  # Such as "body, stars: scores", or "".
+    location: str  # Path of a file or folder, or "hub:NAME".
+    # Columns that the user names, such as "body, stars: scores"; "" for none.
+    column_choice: str
 
 
 def _parse_location_and_columns(location_and_columns: str) -> DatasetLine:
@@ -231,7 +232,8 @@ def _is_saved_dataset(location: Path) -> bool:
 
 class SplitParts(NamedTuple, Generic[T]):
     by_split: dict[str, T]  # {"train", "dev" or "test": file or rows}
-    unused_names: list[str]  # Names of the other files or parts.
+    # Names of files or splits that are not "train", "dev" or "test".
+    unused_names: list[str]
 
 
 def _match_names_to_splits(
@@ -340,7 +342,8 @@ def _read_files_cached(
 
 class DatasetTables(NamedTuple):
     table_by_split: dict[str, Table]
-    # {column: "classes" or "scores"} where the column's feature type tells the kind.
+    # {column: "classes" or "scores"}: the kind of label that a column would be. Only
+    # columns whose feature type in `datasets` tells the kind are listed.
     label_kind_by_column: dict[str, str]
     remarks: list[str]  # Notes shown to the user on splits and rows left out.
 

@@ -36,10 +36,12 @@ from lib.data.lines import (
 )
 
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
-# Words that mark a file of another origin. It is read where the official file is
-# missing: "dev.subset.tsv" stands in for "dev.tsv".
+# Words in the names of substitute files, which have some of the rows of an official
+# file, or rows rebuilt from another source. "dev.subset.tsv" is read where the official
+# "dev.tsv" is missing.
 STAND_INS = ("reconstructed", "subset", "prefix", "sample*", "*-half")
-# {first cell of a row: its split} in files of SentEval. Each has rows of all splits.
+# {first cell of a row in SentEval's files: split of the row}. Each of these files has
+# the rows of all splits.
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 
 
@@ -184,7 +186,8 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
                 split_paths["all"][0], fault, "tr, va or te before each"
             )
     if task_name == "WordContent":
-        # The classes are the words that are labels of training rows, sorted.
+        # In this task the model guesses which one of some words a sentence contains.
+        # The classes are the words that are labels of training rows, in sorted order.
         words = {row.label for row in parted["train"]}
         layout = layout | {"labels": tuple(sorted(words))}
     return {

@@ -31,8 +31,8 @@ LABELS = {
     *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
     *("gold_label", "sentiment", "category", "intent", "emotion", "similarity"),
 }
-# Words in the names of text columns. LETTERS are the column names that this project
-# gives the two texts of a pair.
+# Words in the names of text columns. LETTERS: the names that `lib.dataset` gives the
+# columns of the first and the second text of a pair.
 TEXTS = {
     *("text", "sentence", "question", "premise", "hypothesis", "review"),
     *("title", "body", "tweet", "content", "utterance", "query", "passage", "document"),
@@ -52,15 +52,16 @@ OTHERS = {
 # Names of columns that only number the rows. pandas writes the last three.
 INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
 CLASSES, SCORES = "classes", "scores"
-# MOST_CLASSES: largest number of classes. MOST_GRADES: largest number of different
-# whole numbers with gaps between them that are taken as classes. If there are more,
-# they are taken as scores of a regression.
+# MOST_CLASSES: largest number of classes of a task. MOST_GRADES: labels that are whole
+# numbers with gaps between them, such as 1, 3 and 10, are classes if there are at most
+# this many different ones, and else scores of a regression.
 MOST_CLASSES, MOST_GRADES = 100, 20
 # Pattern of a number, which may have a decimal comma and a percent sign.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
-# Largest share of rows that may be left out because of an empty cell, or because the
-# answer is not in the passage at its position; if there are more, an error is raised.
-# Rows for each class from which on a class of one row is pointed out.
+# MANY: a class of a single row is reported to the user as a probable mistake if there
+# are at least this many rows for each class. FEW: largest share of rows that may be
+# left out because of an empty cell, or because the answer is not at its position in the
+# passage; more than that raises an error.
 MANY = 10
 FEW = 0.05
 SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
@@ -68,7 +69,7 @@ SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
 
 class ColumnChoice(NamedTuple):
     column_names: list[str]  # Texts first, the label last.
-    label_kind: str  # "classes", "scores", or "" where the user names no kind.
+    label_kind: str  # "classes" or "scores"; "" where the user names neither.
 
 
 @dataclass(frozen=True)
@@ -545,7 +546,8 @@ def _code_labels_as_classes(
     every = [row for part in rows_by_split.values() for row in part]
     counts = Counter(names[row.label] for row in every)
     rare = [row for row in every if counts[names[row.label]] == 1]
-    # An odd label among many rows is mostly a typing error, and would be a class.
+    # A label that occurs once among many rows is mostly a typing error. It would become
+    # a class of its own, so the user is told of it.
     if rare and len(every) >= MANY * len(order):
         place, label = rare[0].place, quote_for_message(rare[0].label)
         lines.append(

@@ -88,8 +88,8 @@ def tokenise_questions(
             size = f"the question of row {row} has {len(question)} tokens"
             fix = f"raise max_length, or lower max_query ({max_question_tokens})"
             raise Refused(f"{size}, too many for max_length {max_length}; fix: {fix}")
-        # First and last token that share a character with the answer; without such a
-        # token, last < begin.
+        # First and last token of the passage that share a character with the answer. If
+        # there is no such token, last < begin.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
         for start, end, most in _divide_into_windows(len(passage), room, stride):
@@ -259,7 +259,8 @@ def _divide_into_windows(
     )
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
-    # Of several windows with equal context around a token the first one counts.
+    # Each token belongs to the window with the most context around it. If several
+    # windows have equally much, argmax takes the first.
     owner = context.argmax(axis=0)
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
     return [Window(start, end, owner[start:end] == w) for w, (start, end) in windows]

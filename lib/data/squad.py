@@ -15,8 +15,8 @@ from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import make_file_content_error, read_json_value
 
-# Part of the error for an answer that is not in the passage at the position that the
-# file gives: what should be there.
+# An error message says that this was expected, where an answer is not in the passage at
+# the position that the file states.
 PLACED = "text that begins there in the passage"
 
 

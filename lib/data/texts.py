@@ -23,9 +23,10 @@ from lib.core.types import Json
 from lib.data import check_digest, find_local_or_committed_digest
 from lib.data.lines import iterate_lines
 
-# {corpus: (largest number of paragraphs in a document or None, number of paragraphs at
-# the start of a document that are its title, and are left out)}. Books are cut into
-# documents of 20 paragraphs; EfficientBERT's code cuts after 20 lines, blank ones too.
+# {corpus: (largest number of paragraphs in a document, None for no limit; number of
+# paragraphs of title at the start of a document, which are left out)}. A book is cut
+# into documents of 20 paragraphs. EfficientBERT's code cuts after 20 lines, and counts
+# blank lines too.
 TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 

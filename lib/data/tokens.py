@@ -88,7 +88,8 @@ def load_or_compute_rows(
         try:
             _write_rows(folder, file.name, iterate_rows, column_names)
         except OSError:
-            # Ignore the error if another process has written the rows meanwhile.
+            # The error does not matter if another process has written the rows
+            # meanwhile.
             if disk.describe_folder_damage(folder):
                 raise
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(column_names))

@@ -227,8 +227,9 @@ def _sample_events_with_relative_clauses(
     meaning = "same" if same_meaning else pick_option(rng, ("other", "denied"))
     [p] = _sample_events(rng)
     while len({g.CLASS[e.noun] for e in (p.agent, p.patient) if e}) > 1:
-        # Draw until agent and patient are both persons or both animals. Otherwise "who"
-        # (for persons) or "that" (for animals) would reveal the label.
+        # Draw again until agent and patient are both persons or both animals. Otherwise
+        # the relative pronoun, "who" for persons or "that" for animals, would reveal
+        # the label.
         [p] = _sample_events(rng)
     said = replace(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
@@ -296,7 +297,7 @@ def _make_squad_row(rng: Random, label: int) -> SquadTexts:
     ]
     said = [join_words(make_clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    # Cut off " .", which join_words puts after the last word.
+    # join_words puts " ." after the last word; [:-2] cuts it off.
     answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]
     asked = asked if label < 2 else negate_event(asked)
     if rng.random() < 0.3:
@@ -340,7 +341,8 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
 # {task: {split: number of rows that are generated}}. Only the first JUDGED development
-# rows are used. The others are generated too, so that the rows do not depend on JUDGED.
+# rows are used. All of them are generated, so that the other splits, which repeat none
+# of their texts, do not depend on JUDGED.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
 for probing in ("BigramShift", "Tense"):
     ROWS[probing] = ROWS[probing] | {"test": 500}

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 # (word, part of speech, morphological features).
 Form: TypeAlias = tuple[str, str, str]
 FormAtPosition: TypeAlias = tuple[Form, int]
-# {key: "train", "dev" or "test"}. All rows of one key, such as a lemma or a document,
-# go to the same split.
+# {key, such as a lemma or a document: "train", "dev" or "test"}. All rows with the same
+# key go to the same split, so that a model cannot score by remembering a key.
 SplitByKey: TypeAlias = dict[str, str]
 
 # Numbers of words that a sentence may have. SentEval has at most 28, which would lose a
@@ -67,8 +67,8 @@ WORDS, RANK = 50, 100
 # The SHAPES most frequent sequences of constituents are classes of the task
 # TopConstituents; all other sequences are one more class.
 SHAPES = 9
-# How often a word must occur in the treebank for the task OddManOut to replace or
-# insert it.
+# The task OddManOut replaces and inserts only words that occur in the treebank as often
+# as this range says.
 _ODD = range(5, 101)
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
@@ -76,7 +76,7 @@ _QUOTES = {'"', "“", "”", "``", "''"}
 _RELATION = {"SubjNumber": "nsubj", "ObjNumber": "obj"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
-# Class names of the tasks that have other classes than SentEval's.
+# Class names of the tasks whose classes differ from those of SentEval.
 _CLASSES = {
     "WordContent": tuple(map(str, range(WORDS))),
     "Depth": ("<=3", "4", "5", ">=6"),
@@ -382,8 +382,8 @@ class _Treebank:
                 self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
     def _find_frequency_class(self, word_form: Form) -> FrequencyClass:
-        # Words count as equally frequent if the bit lengths of their counts are equal:
-        # such counts differ by less than a factor of two.
+        # Two words count as equally frequent if their counts have the same number of
+        # bits; such counts differ by less than a factor of two.
         return FrequencyClass(*word_form[1:], self.times[word_form].bit_length())
 
     def make_example(
@@ -421,9 +421,9 @@ class _Treebank:
             return _make_bigram_shift_row(sentence, words, label, rng)
         if task_name == "OddManOut":
             return self._replace_by_odd_word(sentence, words, rng)
-        # The stratum says whether the first clause of the example is the longer one.
-        # Both classes are equally frequent in each stratum, so the lengths do not
-        # reveal the label.
+        # The last value of a ProbingExample is its stratum: whether the first clause is
+        # the longer one. Rows are drawn so that both classes are equally frequent in
+        # each stratum; then the lengths do not reveal the label.
         if task_name == "CoordinationInversion":
             swapped, longer = swap_coordinate_clauses(sentence) or (None, 0)
             if swapped and label == "I":
@@ -492,7 +492,8 @@ def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
 
 
 # Tasks whose test split serves as unseen rows (test rows on which no model is
-# selected): all, as test rows share no sentence with other splits.
+# selected). These are all tasks, as their test rows share no sentence with other
+# splits.
 UNSEEN = tuple(TASKS)
 
 

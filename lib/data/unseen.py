@@ -26,11 +26,12 @@ import numpy as np
 from lib.core.types import Arrays
 
 Text = tuple[str, ...]  # Words of a text.
-# Number of consecutive words that two rows must have in common to count as sharing
-# text.
+# Two rows share text if they have this many consecutive words in common.
 WORDS = 4
 SHORTER = range(1, WORDS)
-LONG = 9  # Least number of words of an unseen row that counts in scores.
+# Least number of words of an unseen row that is scored. Models differ less on shorter
+# rows, such as the phrases of SST-2.
+LONG = 9
 
 
 class _Split(Protocol):

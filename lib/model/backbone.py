@@ -124,8 +124,9 @@ def save(
         tensors = None if done else make_transformers_state_dict(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
-    # Write the model's operations into its configuration; or remove them from it, where
-    # a model was loaded with operations that were undone since.
+    # The operations that changed this model, such as pruning, are written to its
+    # configuration, so that it can be opened again. If the model was loaded with
+    # operations that have been undone since, they are removed from the configuration.
     if done or hasattr(model.config, "surgery"):
         cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
@@ -230,8 +231,9 @@ def load_pretrained_model(
             **from_pretrained_options,
         )
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if allows_missing_head else ""
-    # Ignore tensors of heads that this class does not have. For a model with surgery
-    # every unexpected tensor is an error.
+    # Files may have tensors of heads that this class does not have; they are ignored.
+    # For a model with surgery (pruned, or changed in other ways) any tensor that the
+    # class does not expect is an error.
     asked = (
         "" if get_surgery_operations(model) else r"(encoder|transformer|embeddings)\."
     )
@@ -246,8 +248,8 @@ def load_pretrained_model(
     wrong += [
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
-    # Weights must be floats, unless a model has surgery: quantised weights are
-    # integers.
+    # Only a model with surgery may have quantised weights, which are integers. All
+    # weights of other models must be floats.
     if not get_surgery_operations(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"

@@ -13,8 +13,10 @@ from torch import nn
 from .options import Refused, check_known_name
 from .parts import FFN1, FFN2, OUT, QKV, AnyModule, PartCounts, get_layers, slice_linear
 
-KeptIndices = dict[str, list[list[int]]]  # {kind, such as "heads": L lists of indices}.
-CountsOfLayers = dict[str, list[int]]  # {kind, such as "heads": [L]}.
+# {kind, such as "heads": list of kept indices for each of L layers}.
+KeptIndices = dict[str, list[list[int]]]
+# {kind, such as "heads": number in each of L layers}.
+CountsOfLayers = dict[str, list[int]]
 
 
 def cut(
@@ -85,8 +87,8 @@ def rank_by_importance(
     unit_count: the number of heads or neurons of the layer.
     unit_kind: "head" or "neuron", for the message of the error."""
     if importance_scores is None:
-        # Name the device: within torch.device("meta"), where large models are built,
-        # indices would have no values.
+        # Large models are built within torch.device("meta"), where tensors have no
+        # values. The indices need values, so their device is named here.
         return torch.arange(unit_count, device="cpu")
     if tuple(importance_scores.shape) != (len(get_layers(model)), unit_count):
         why = f"{unit_kind} scores are of shape {list(importance_scores.shape)}; this model has "
@@ -141,8 +143,8 @@ def prune_heads_and_neurons(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
     attention.num_attention_heads, attention.all_head_size = len(kept_heads), len(rows)
-    # An MPNet adds a bias for each head to the attention scores. `columns` says which
-    # heads of the bias the layer reads: those that it keeps.
+    # MPNet adds a position bias for each head to the attention scores. `columns` lists
+    # the heads of this bias that the layer reads: those that are kept.
     if hasattr(attention, "columns"):
         device, before = attention.query.weight.device, attention.columns
         attention.columns = (

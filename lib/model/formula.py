@@ -51,8 +51,8 @@ class Operation:
     # Function of the module torch and one or two tensors. The module is an argument, so
     # that this file does not import torch.
     torch: Callable[..., Any]
-    # Neutral element of the function: where a narrower operand is padded with it, the
-    # result has the values of the wider one.
+    # Value that does not change the other operand, such as 0 for a sum. A narrower
+    # operand is padded with it to the width of the wider one.
     padding: float = 0.0
 
 
@@ -91,7 +91,8 @@ OPERATIONS = {
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
-LINEAR = ("W1", "W2")  # Linear maps from d hidden to e inner channels, and back.
+# W1 maps the d hidden channels to e inner ones, W2 maps these back.
+LINEAR = ("W1", "W2")
 UNARY, BINARY = (
     tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2)
 )
@@ -191,9 +192,9 @@ def parse_feed_forward_formula(formula: str) -> Node:
 
     An example of a formula is "W2 gelu(W1 x)". Raises FormulaError where the text is no
     formula."""
-    # Python's parser reads the text, in which each application such as `gelu x` was
-    # written as a power, `gelu ** x`: like an application, a power binds more tightly
-    # than a product and groups to the right.
+    # Python's parser reads the formula. Before that, each application such as `gelu x`
+    # is written as a power, `gelu ** x`: both bind more tightly than a product, and
+    # group to the right.
     try:
         body = ast.parse(_APPLIED.sub(r"\1 **", formula.strip()), mode="eval").body
         for part in ast.walk(body):

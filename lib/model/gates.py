@@ -48,7 +48,7 @@ class GatePlan(NamedTuple):
     "outputs"}, which says where that linear layer is masked."""
 
     gate_count: int
-    channels_per_gate: int  # Consecutive channels that each gate masks.
+    channels_per_gate: int  # Number of consecutive channels that each gate masks.
     side_by_path: dict[str, str]  # {path of a linear layer: "inputs" or "outputs"}.
 
 
@@ -75,8 +75,8 @@ class GatedLinear(nn.Linear):
         outputs, inputs = linear.weight.shape
         super().__init__(inputs, outputs, linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        # An attribute that is a list is no submodule for torch. So the parameters,
-        # which the transformer layer owns, are not registered a second time.
+        # The gate logits are parameters of the transformer layer. torch does not look
+        # for parameters in lists, so this module does not register them a second time.
         self.alphas, self.sides = [gate_logits_by_kind], kind_and_width_by_side
         self.train(linear.training)
 
@@ -107,8 +107,8 @@ def plan_gates_by_kind(
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
-    # The order of this dict is the order of the model's parameters, on which random
-    # numbers and saved optimizer states depend.
+    # The order of this dict fixes the order in which parameters are added to the model.
+    # Random numbers and saved optimizer states depend on that order.
     every = {
         "heads": {"heads": GatePlan(heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": GatePlan(layer.output.dense.in_features, 1, {FFN2: "inputs"})},

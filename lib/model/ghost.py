@@ -170,13 +170,14 @@ class Convolution(nn.Module):
             self.full if square or input_map_count * output_map_count > 1 else kernel
         )
         if ghost_options.init == "uniform":
-            # Equal weights; those by which an output value sums over one input map add
-            # up to 1.
+            # All weights are equal. Without a softmax, those by which an output value
+            # sums over one input map add up to 1. With a softmax, which is applied
+            # later, zeros give equal weights.
             summed = math.prod(kernel) // (1 if square else kernel[0])
             weight.fill_(0.0 if ghost_options.softmax else 1.0 / summed)
         else:
-            # Initialise each kernel by itself: Xavier's fan-in and fan-out are then
-            # those of a single kernel.
+            # Each kernel is initialised by itself, so that Xavier's fan-in and fan-out
+            # are those of a single kernel, not of all kernels together.
             for one in weight.view(-1, *kernel):
                 nn.init.xavier_uniform_(
                     one[None, None] if square else one, generator=generator
@@ -269,7 +270,7 @@ class PerHeadGhostedLayer(GhostedLayer):
         scales = None
         if isinstance(self.dense, Int8Linear):
             integers, scale = quantise_to_int8(x.float())
-            # Float32 holds the sums of int8 products exactly for up to 1,000 columns.
+            # In float32, sums of up to 1,000 products of int8 numbers are exact.
             inputs, weight = integers.float(), weight.float()
             scales = scale.unsqueeze(1) * self.dense.scale
         slices = inputs.unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -335,9 +336,9 @@ def attend_with_ghost_heads(
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-# Name under which transformers finds `attend_with_ghost_heads`. It contains the name of
-# this module: the copy of this module in an exported model then registers its function
-# under another name.
+# Name by which transformers finds the function `attend_with_ghost_heads`. An exported
+# model has a copy of this module. Through `__name__` the copy registers its function
+# under another name, and does not replace this one.
 ATTENTION = f"{__name__}.attend"
 register_attention_function(ATTENTION, attend_with_ghost_heads)
 

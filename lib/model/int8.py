@@ -49,7 +49,8 @@ class Int8Linear(nn.Module):
 
         x is quantised to int8 row by row; products are summed exactly, in int32."""
         integers, scale = quantise_to_int8(x.float().flatten(0, -2))
-        # A private function of PyTorch, but its only int8 matrix product on CPUs.
+        # This function of PyTorch is private, but PyTorch has no other int8 matrix
+        # product for CPUs.
         sums = torch._int_mm(integers, self.weight.t())
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)

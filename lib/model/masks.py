@@ -34,15 +34,16 @@ from torch import nn
 from .parts import get_layers
 
 FLOOR = 0.005  # Least share of a matrix's weights that the method "soft" keeps.
-# Constants of the hard concrete distribution, by which the method "l0" draws masks: the
-# limits to which it is stretched, and its temperature. The paper calls them gamma,
-# epsilon and beta.
+# Constants of the hard concrete distribution, from which the method "l0" draws masks:
+# the two limits to which the distribution is stretched, and its temperature. The BERMo
+# paper calls them gamma, epsilon and beta.
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3
 # Least distance of the uniform random numbers u of "l0" from 0 and 1, where ln u or
 # ln(1 - u) would be infinite.
 EDGE = 1e-4
-# The type is lib.papers.bermo.options.Prune, which this module cannot import: it is
-# copied into exported models, and the options are not.
+# Prune stands for the class lib.papers.bermo.options.Prune in type hints. Exported
+# models contain a copy of this module, but not that class, so it cannot be imported
+# here.
 Prune = Any
 
 
@@ -131,7 +132,7 @@ class MaskedWeight(torch.autograd.Function):
         scores: torch.Tensor | None,
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        # Cast the mask: a product with bool is slower.
+        # The mask is cast, because a product with a bool tensor is slower.
         mask = None if mask is None else mask.to(weight.dtype)
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask

@@ -47,8 +47,8 @@ from .parts import (
 
 StateNormaliser = Callable[[int, torch.Tensor], torch.Tensor]
 
-# Constant added to variances before a division, as in ELMo's code and BERT's LayerNorm;
-# the paper names none.
+# Constant that is added to a variance before a division by its root, as in ELMo's code
+# and BERT's LayerNorm. The BERMo paper names none.
 EPS = 1e-12
 
 
@@ -95,7 +95,8 @@ class LayerMix(nn.Module):
         self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(state_count)
         self.dropout = nn.Dropout(dropout)
-        # A control has fixed weights: alpha and gamma are buffers, not parameters.
+        # A mix with fixed weights is a control experiment. Its alpha and gamma are
+        # buffers, so that they are saved, but not trained.
         if fixed_mix_kind:
             self.register_buffer("alpha", alpha)
             self.register_buffer("gamma", torch.ones(()))
@@ -168,8 +169,9 @@ class LayerMix(nn.Module):
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
-    # The next three methods are forward hooks. In a copy of the model, hooks that are
-    # methods belong to the copy of the layer mix; closures would fill the original.
+    # The next three methods are forward hooks, which store states in this module.
+    # `copy.deepcopy` of a model also copies this module, and binds the copied hooks to
+    # the copy. Hooks that are closures would go on to write to the original.
     def store_embedding_output(
         self, _module: nn.Module, _inputs: tuple[Any, ...], module_output: torch.Tensor
     ) -> None:

@@ -53,6 +53,6 @@ def __getattr__(name: str) -> type[Any]:
     )
 
 
-# Attributes of the classes made above. transformers finds the source file of a class by
-# its `__module__`.
+# Attributes of the classes that this module makes by `type`. transformers finds the
+# source file of a class through its `__module__`.
 PLACE = {"__module__": __name__}

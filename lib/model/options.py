@@ -23,18 +23,19 @@ MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 # Initial logit alpha of every pruning gate, whose mask is sigmoid(alpha)
 # (lib.model.gates).
 START = 5.0
-# Width of the table of EfficientBERT's token embedding, which a linear layer then maps
-# to the hidden size, as in MobileBERT.
+# Width of the token embedding table in EfficientBERT. A linear layer then maps it to
+# the hidden size, as in MobileBERT.
 FACTOR = 128
-# A change of a model, such as {"op": "cut", "heads": 3}, and its report, such as
-# counts.
+# SurgeryOperation: a change of a model, such as {"op": "cut", "heads": 3}.
+# SurgeryReport: what the change reports, such as numbers of parameters.
 SurgeryOperation = dict[str, Any]
 SurgeryReport = dict[str, Any]
 Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 
 
-# Types of numeric fields of options: (type, check, bounds in words for the error). A
-# plain int or float must be at least 0.
+# Types of the numeric fields of options. Each has the Python type, a check of the
+# value, and the allowed range in words for the error. A field of plain int or float
+# must be at least 0.
 Number = Annotated[float, lambda n: 0 <= n < math.inf, "at least 0"]
 Count = Annotated[int, lambda n: n >= 1, "at least 1"]
 Positive = Annotated[float, lambda n: 0 < n < math.inf, "above 0"]
@@ -127,19 +128,20 @@ class Option:
     `tuple` are not checked. Raises Refused, naming the field, its value and what is
     allowed."""
 
-    # For the type checker: `fields` takes a dataclass, and all subclasses are
-    # dataclasses.
+    # For the type checker: `dataclasses.fields` takes only dataclasses. This base class
+    # is not one, but all its subclasses are.
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    # Classes and values of options that were checked before, so that they are not
-    # checked again: planning many runs makes the same few options ten thousand times.
+    # Options that have passed the check, as (class, values, types of the values). They
+    # are not checked again, because planning many runs makes the same few options ten
+    # thousand times.
     _accepted: ClassVar[set[tuple[Any, ...]]] = set()
 
     def __post_init__(self) -> None:
         values = tuple(self.__dict__.values())
         key = (type(self), values, *map(type, values))
-        # A list has no hash, so its option is not looked up; the check makes it a
-        # tuple.
+        # A value that is a list cannot be hashed (TypeError). Such an option is always
+        # checked, and the check turns the list into a tuple.
         with suppress(TypeError):
             if key in self._accepted:
                 return
@@ -232,27 +234,27 @@ class Ghost(Option):
     # with all features mixed, "conv1d_f" over features with all tokens mixed, and
     # "conv2d" over tokens and features.
     kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
-    # What gets a ghost module in each layer: attention maps ("qk"), contexts ("v"), the
-    # output projection ("o"), the activation ("ffn1") or the second feed-forward matrix
-    # ("ffn2").
+    # What gets a ghost module (a convolution that adds features) in each layer:
+    # attention maps ("qk"), contexts ("v"), the output projection ("o"), the activation
+    # ("ffn1") or the second feed-forward matrix ("ffn2").
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
     kernel: Count  # Size of a kernel in tokens or features, an odd number.
-    # Number of ghost features (appendix B.4), which are added to the output. If there
-    # are several, each has kernels of its own for each head of the input.
+    # Number of ghost features (GhostBERT, appendix B.4) that are added to the output.
+    # If there are several, each has its own kernel for each head of the input.
     features: Count = 1
-    # Whether a softmax normalises the weights of a kernel. The paper says so only for
-    # "dwconv".
+    # Whether a softmax normalises the weights of a kernel. The GhostBERT paper says so
+    # only for "dwconv".
     softmax: bool = False
     relu: bool = False  # Whether ghost features pass a ReLU before they are added.
-    # Whether padded tokens are set to zero before the convolution; the paper leaves
-    # this open.
+    # Whether padded tokens are set to zero before the convolution. The GhostBERT paper
+    # does not say whether they are.
     mask: bool = False
-    # Initialisation of the kernels, where "uniform" is equal weights; the paper leaves
-    # this open.
+    # Initialisation of the kernels, where "uniform" means equal weights. The GhostBERT
+    # paper does not name one.
     init: Literal["xavier", "uniform"] = "xavier"
     # Which weights a softmax normalises together: the K weights ("taps") of each
     # channel of a kernel, or for "conv1d_*" all weights by which an output sums over an
-    # input map ("inputs"). The paper leaves this open.
+    # input map ("inputs"). The GhostBERT paper does not say which.
     softmax_over: Literal["taps", "inputs"] = "taps"
     # Number of tokens that every row must have for "conv1d_f", as tokens are its
     # channels; 0 for other kinds.

@@ -23,15 +23,17 @@ from .parts import AnyModule, get_last_embedding_module, get_layers
 
 ContextsAndMaps = tuple[torch.Tensor, torch.Tensor]
 
-# Name under which transformers finds `attend_eagerly`. It contains the name of this
-# module: the copy of this module in an exported model then registers its function under
-# another name.
+# Name by which transformers finds the function `attend_eagerly`. An exported model has
+# a copy of this module. Through `__name__` the copy registers its function under
+# another name, and does not replace this one.
 ATTENTION = f"{__name__}.attend"
-# Number of keys below which a softmax on a CPU is taken along the first axis, which is
-# faster.
+# For fewer keys than this, a softmax on a CPU is taken along the first axis of a
+# transposed copy, which is faster.
 SHORT = 64
-# Names of the registered attention functions, which all call `compute_masked_scores`. A
-# model that uses one of them needs no other function for its scores to be recorded.
+# Names of the attention functions that this package has registered with transformers.
+# All of them compute scores by `compute_masked_scores`, which can record them. So a
+# model with one of them keeps it while scores are recorded; any other model is switched
+# to `attend_eagerly`.
 OURS: set[str] = set()
 # {self-attention module: list to which its raw scores are appended}.
 _watched: dict[nn.Module, list[torch.Tensor]] = {}

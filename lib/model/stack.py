@@ -21,7 +21,8 @@ FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} 
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
 Module = TypeVar("Module", bound=nn.Module)
-NetJson = dict[str, Any]  # A network, as `add_feed_forward_stacks` takes it.
+# Description of an EfficientBERT network: see `add_feed_forward_stacks`.
+NetJson = dict[str, Any]
 
 
 class Network(nn.Module):
@@ -79,8 +80,8 @@ class Norm(nn.Module):
 
     def __init__(self, stack: "Stack") -> None:
         super().__init__()
-        # An attribute that is a list is no submodule for torch. The stack must not be
-        # one, because it contains this module.
+        # The stack contains this module, so it must not become a submodule of it. torch
+        # does not look for submodules in lists.
         self.stack = [stack]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -18,8 +18,9 @@ from .stack import NetJson
 
 MissingTensorNames = list[str]
 
-# The type is lib.papers.efficientbert.search.net.Net, which this module cannot import:
-# it is copied into exported models, and the search is not.
+# Net stands for the class lib.papers.efficientbert.search.net.Net in type hints.
+# Exported models contain a copy of this module, but not that class, so it cannot be
+# imported here.
 Net = Any
 
 

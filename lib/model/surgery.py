@@ -37,8 +37,9 @@ OPERATIONS: dict[str, Callable[..., SurgeryReport]] = {
     "stack": add_feed_forward_stacks,
     "trigram": add_trigram_embedding,
 }
-# Arguments of "cut" and "keep" after which the linear layers of a layer have different
-# numbers of heads or dimensions, so that heads and neurons cannot be pruned again.
+# Arguments of the operations "cut" and "keep". After an operation with one of them, the
+# linear layers of a transformer layer may have different numbers of heads or
+# dimensions, so its heads and neurons cannot be pruned again.
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from .parts import AnyModule, get_last_embedding_module, get_layers
 
-RecordedStates = dict[str, Any]  # {"embedding": tensor, "attention", "ffn": lists}.
+# {"embedding": tensor, "attention", "ffn": [tensor of each layer]}.
+RecordedStates = dict[str, Any]
 
 
 @contextmanager

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
-# {name of a row: {(source of the numbers, title of a column): text or number}}. The
-# name is a tuple where rows have several levels, such as ("3/12", "Ghost").
+# A table of scores: {name of a row: {(source of the numbers, title of a column): text
+# or number}}. The name is a tuple where rows have several levels, such as ("3/12",
+# "Ghost").
 ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
 
 
@@ -170,8 +171,8 @@ def pair_rows(
     return replicates
 
 
-# State of a row of results whose run is not compared, because the runs of its task and
-# seed were computed in two dtypes.
+# State of a row of results whose run is left out of comparisons, because runs of the
+# same task and seed were computed in two dtypes.
 MIXED = "with runs of two dtypes"
 
 
@@ -361,8 +362,8 @@ def measure_score_and_chance_level(run: Run, column: Column) -> ScoreAndChance:
         most = float(np.mean(labels == 1))
         chance = 2 * most / (1 + most)
     else:
-        # For answer spans, a model that learned nothing answers no question. It is
-        # right where there is no answer, which has a label below 0.
+        # A model of answer spans that learned nothing predicts "no answer" everywhere.
+        # That is right for questions without an answer, whose label is below 0.
         counts = np.unique(labels, return_counts=True)[1]
         is_span = column.metric in MARKS
         most = float(np.mean(labels < 0) if is_span else counts.max() / n)
@@ -432,10 +433,11 @@ def compute_score_including_unseen_rows(run: Run | None, column: Column) -> floa
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-# Columns of scores that `tabulate_run_scores_in_points` adds.
+# Columns that `tabulate_run_scores_in_points` adds. "score" counts development rows and
+# unseen rows (labelled rows that no training used), "development" only the former.
 SCORES = ("score", "development")
-# End of the title of a table's column whose scores leave out the unseen rows (labelled
-# rows that no training used).
+# How the title of a column ends, if its scores leave out the unseen rows (labelled rows
+# that no training used).
 ALONE = "development rows alone"
 
 
@@ -561,7 +563,8 @@ def join_tables_by_row(
     )
 
 
-# Points from the median over seeds beyond which a seed's score is reported as outlying.
+# A seed is reported as outlying if its score is more than this many points (of 100)
+# from the median over seeds.
 FAR = 10.0
 
 
@@ -708,8 +711,8 @@ def make_score_table_by_task(
     lost = pd.Series(
         make_mask_of_collapsed_runs(scored, columns_by_task), scored.index, dtype=bool
     )
-    # Where all runs of a row collapsed, keep their scores, so that the table still
-    # shows them.
+    # If all runs of a table's row collapsed, their scores are kept, so that the table
+    # still shows them.
     lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
         "all"
     )

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 NumberOrTensor: TypeAlias = Any
-# What pruning keeps, such as {"heads": [indices of the kept heads, for each layer]}.
+# What pruning keeps, such as {"heads": [[0, 3], ...]}, with a list of kept indices for
+# each layer.
 KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 
 
@@ -65,7 +66,7 @@ BUCKETS = 32
 WIDTHS = "num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
 DISTILBERT = "n_layers dim n_heads hidden_dim".split()
 TABLES = ["vocab_size", "max_position_embeddings", "type_vocab_size"]
-UNTYPED = ("mpnet", "distilbert")  # Families without token types.
+UNTYPED = ("mpnet", "distilbert")  # Families whose embeddings have no token types.
 
 
 def list_config_size_fields(model_type: str) -> list[str]:

@@ -46,10 +46,12 @@ class Measure:
     values: str = ""
     by_run: Callable[..., Any] | None = None
     of_all: Callable[..., paired.Estimate | None] | None = None
-    # Number of which all values are multiples, such as 1 for whole epochs; 0 for none.
+    # Values of this measure are multiples of this number, such as 1 for whole epochs; 0
+    # if they are not multiples of any.
     resolution: float = 0.0
-    null: float = 0.0  # Value that means no effect: 1 for a ratio.
-    share: bool = False  # Whether values are yes or no, and are reported as counts.
+    null: float = 0.0  # Value that means no effect: 0 for a difference, 1 for a ratio.
+    # Whether values are true or false, and are reported as counts, such as "8 of 10".
+    share: bool = False
 
 
 def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
@@ -176,7 +178,8 @@ def estimate_search_rank_correlation(
     return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 
 
-# The task score. It is the Measure of each comparison that names no other Measure.
+# SCORE: the score of a model on its task, in points. A comparison that names no other
+# Measure compares it.
 SCORE = Measure("points")
 MEASURES = {
     "accuracy": Measure("points", "100 * accuracy"),

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 MARKS = ("exact", "span_f1")
 SHARES = ("accuracy", *MARKS)  # Metrics that are means over rows, from 0 to 1.
 SEEDS = 3  # Least number of seeds for which an interval is shown.
-# Clusters that the jackknife of ranks handles at once, so that arrays fit in the CPU's
-# cache.
+# Number of clusters of examples that the jackknife of rank correlations handles in one
+# batch, so that its arrays fit in the CPU's cache.
 BLOCK = 32
 
 
 class RankBlock(NamedTuple):
     sample_weights: np.ndarray  # How often each of B samples has each example, [B, N].
-    # For each ranked column, twice the centred ranks of the examples in each sample,
-    # [B, N].
+    # For each ranked column, twice the ranks of the examples in each sample, centred at
+    # 0, [B, N].
     doubled_ranks: list[np.ndarray]
 
 
@@ -108,17 +108,19 @@ class Estimate:
     mean: float
     low: float
     high: float
-    n_seeds: int  # Number of seeds; where tasks differ, the smallest one.
+    n_seeds: int  # Number of seeds; of several tasks, that of the task with the fewest.
     n_tasks: int
     # Standard deviation over seeds of the mean over tasks (ddof = 1); nan for one seed.
     spread: float
     p: float  # Two-sided p-value of the hypothesis of no effect (`null`).
     noise: float = 0.0  # Standard error of the mean from the choice of examples alone.
     freedom: float = inf  # Degrees of freedom of Student's interval.
-    null: float = 0.0  # Value that means no effect: 1 for a ratio.
-    # (low, high) in which a paper claims that the value lies, if any.
+    null: float = 0.0  # Value that means no effect: 0 for a difference, 1 for a ratio.
+    # (low, high) between which a paper claims that the value lies; () if there is no
+    # such claim.
     region: tuple[float, ...] = ()
-    interest: float = nan  # Smallest effect of interest, fixed before the runs.
+    # Smallest effect that matters, fixed before the runs; nan for none.
+    interest: float = nan
 
     def compute_p_value(self, null_value: float) -> float:
         """Return the two-sided p-value of a null hypothesis on the true value.
@@ -192,14 +194,16 @@ def compute_weighted_scores(
         )
     if metric == "spearman":
         return _compute_spearman(answers, labels, weights)
-    n = weights @ np.ones((len(labels), 1))  # Size of each sample [D, 1].
+    # Number of examples in each of D samples [D, 1].
+    n = weights @ np.ones((len(labels), 1))
     if metric == "pearson":
         return _compute_pearson(answers, labels, weights, n)
     right = weights @ (answers if metric in MARKS else answers == truth)
     if metric != "matthews":
         return right / n
     k = int(max(labels.max(), 1, answers.max())) + 1
-    true = weights @ np.eye(k)[labels.astype(int)]  # Counts of k classes [D, k].
+    # Examples of each of k classes [D, k].
+    true = weights @ np.eye(k)[labels.astype(int)]
     codes = np.eye(k)[answers.astype(int)]  # One-hot predictions [N, M, k].
     guess = (weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
     spread = (n**2 - (guess**2).sum(2)) * (n**2 - (true**2).sum(1, keepdims=True))
@@ -304,8 +308,8 @@ def _iterate_weighted_ranks(
         block = np.arange(first, min(first + BLOCK, count))
         rows = order[ends[block[0]] : ends[block[-1] + 1]]
         moves = [_compute_rank_shifts(x, x[rows]) for x in columns_to_rank]
-        # Where a cluster has several examples, add up the rank shifts that leaving out
-        # each of them causes.
+        # Leaving out a cluster of several examples shifts ranks by the sum of the
+        # shifts of its examples.
         if not np.array_equal(cluster[rows], block):
             members = [cluster[rows] == number for number in block]
             moves = [
@@ -360,7 +364,7 @@ class LeaveOneOut:
         return np.concatenate([total, total - sums])
 
 
-# Cache of jackknife scores: several claims compare the same models.
+# Cache of jackknife scores, because several claims compare the same models.
 _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
@@ -438,8 +442,8 @@ def estimate_contrast(
                 )
         scores = compute_jackknife_scores([*of_task.values()])
         cluster = None if first.cluster is None else first.cluster.tobytes()
-        # Tasks that differ only in their metric have the same examples, so their errors
-        # are correlated. This key of the examples groups such tasks.
+        # Two tasks that differ only in their metric have the same examples, so their
+        # errors are correlated. `rows` identifies the examples, and groups such tasks.
         rows = first.labels.tobytes(), cluster
         for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
             gaps = a - b
@@ -454,8 +458,8 @@ def estimate_contrast(
     for gaps in left_out.values():
         estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
         of_examples += (len(estimates) - 1) * float(np.var(estimates))
-    # Where a seed lacks a task, put the mean of the task. So tasks of different
-    # difficulty do not add to the variance between seeds.
+    # Where a seed lacks a task, the mean of the task over its other seeds stands in.
+    # Otherwise tasks of different difficulty would add to the variance between seeds.
     filled = np.where(values.mask, centre[:, :, None], values.data)
     per_seed = np.einsum("gt,gts->s", weight, filled)
     n, spread, of_seeds = int(counts[counts > 0].min()), np.nan, 0.0
@@ -568,8 +572,9 @@ def estimate_median_ratio(
     ]
     low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
     middle = float(np.median(x))
-    # Fewer blocks contain the first and last turns than the others. With few turns the
-    # interval may therefore miss the median of all turns. It is widened to include it.
+    # The blocks of the bootstrap contain the first and last turns less often than other
+    # turns. With few turns the interval may therefore miss the median of all turns, so
+    # it is widened to include it.
     low, high = min(low, middle), max(high, middle)
     return Estimate(
         middle, low, high, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0
@@ -595,7 +600,8 @@ def estimate_difference_of_proportions(
         for flags in (outcomes, subtracted_outcomes)
         if flags is not None
     ]
-    # Without `subtracted_outcomes`, the second share is exactly 0.
+    # Without `subtracted_outcomes` no share is subtracted: the second share and its
+    # limits stay 0.
     shares, lows, highs = np.zeros((3, 2))
     method = "wilson" if subtracted_outcomes is None else "exact"
     for i, (k, size) in enumerate(counts):

@@ -39,7 +39,9 @@ LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
-CandidateArrays: TypeAlias = Arrays  # What `find_replacement_candidates` returns.
+# Arrays with the candidates for replacements of words, as `find_replacement_candidates`
+# returns them.
+CandidateArrays: TypeAlias = Arrays
 
 
 class SplitText(NamedTuple):
@@ -50,7 +52,7 @@ class SplitText(NamedTuple):
 class MaskedWord(NamedTuple):
     number: int
     sentence_ids: list[int]
-    place: int  # Index of the masked token in the sentence.
+    place: int  # Index of the masked token in the sentence, where [CLS] is 0.
 
 
 class WordReplacer:
@@ -69,7 +71,8 @@ class WordReplacer:
             raise Refused(
                 f"the model in {model_folder} has no WordPiece vocabulary: take a BERT's"
             )
-        # Masked-LM head from hidden states [B, H] to scores [B, V], or None.
+        # Masked-LM head, which maps the hidden states [B, H] of B masked tokens to
+        # scores [B, V] of the V tokens of the vocabulary; None if the model has none.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
         # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
         table = self.model.to(loop.get_device()).get_input_embeddings().weight
@@ -80,7 +83,8 @@ class WordReplacer:
         self.usable = [
             not name.startswith("##") and name not in special for name in self.names
         ]
-        # Ids [N] of the pieces that are words, and their embeddings [N, H] of norm 1.
+        # Ids [N] of the vocabulary's tokens that are whole words of the letters a to z,
+        # and their embeddings [N, H], scaled to norm 1.
         self.places = np.array(
             [i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)]
         )
@@ -159,7 +163,8 @@ def find_replacement_candidates(
             if not single or replacer.head is None:
                 others[slot] = words[i]
             elif starts[i] < limit:
-                # Words beyond the model's longest input get no candidates.
+                # A word beyond the model's longest input cannot be masked, so it gets
+                # no candidates.
                 masked.append(MaskedWord(slot, row, starts[i]))
             slot += 1
     candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
@@ -224,15 +229,16 @@ def predict_likeliest_piece_ids(
     )
     with loop.use_dtype(numerics):
         hidden = get_encoder(replacer.model)(**batch)[0]
-    # Score only the masked tokens, in float32: in bfloat16 the last candidates would
-    # have equal scores.
+    # Only the masked tokens are scored, in float32: bfloat16 would give many of the
+    # less likely candidates equal scores.
     hidden = hidden[
         range(len(masked_words)), [place for _, _, place in masked_words]
     ].float()
     assert replacer.head is not None
     scores = replacer.head(hidden)[:, : len(replacer.usable)]
     best = scores.topk(min(pieces_per_word, scores.shape[1])).indices.tolist()
-    # Sort by id, because rounding may swap candidates of nearly equal score.
+    # The ids are sorted, as rounding may change the order of candidates of nearly equal
+    # score.
     return [sorted(i for i in row if replacer.usable[i]) for row in best]
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     # Token ids of rows: a list of arrays or lists of integers, or rows on disk.
     Ids = list[Any] | Rows
 
-POOL = 50  # Number of batches whose rows are sorted by length together.
+# Number of batches whose rows are sorted by length together, which saves padding.
+POOL = 50
 
 
 @dataclass(frozen=True)

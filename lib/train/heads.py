@@ -26,7 +26,8 @@ from lib.train.loop import SettingsJson
 MetricsAndArrays = tuple[metrics.Metrics, Arrays]
 # f(logits of all rows of a split) -> their metrics and arrays.
 LogitScorer = Callable[[np.ndarray], MetricsAndArrays]
-# {whether a task has answer spans: end of the name of transformers' model class}.
+# {whether the answers of a task are spans of text: end of the name of the model class
+# in transformers}.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 

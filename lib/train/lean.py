@@ -33,10 +33,11 @@ def configure_malloc_to_keep_memory() -> None:
     faults, which cost time. It changes the whole process. Without glibc nothing
     happens."""
     if platform.libc_ver()[0] == "glibc":
-        # M_TRIM_THRESHOLD = 1 GiB: so much free memory stays with the process.
+        # -1 is the option M_TRIM_THRESHOLD: up to 1 GiB of free memory stays with the
+        # process.
         ctypes.CDLL(None).mallopt(-1, 1 << 30)
-        # M_MMAP_THRESHOLD = 32 MiB, its largest value: smaller tensors are allocated
-        # from the memory that the process has kept.
+        # -3 is the option M_MMAP_THRESHOLD, here with its largest value, 32 MiB:
+        # smaller tensors are allocated from the memory that stayed with the process.
         ctypes.CDLL(None).mallopt(-3, 32 << 20)
 
 
@@ -56,8 +57,8 @@ def speed_up_passes_on_cpu(
     configure_malloc_to_keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
-        # Run this hook before all others, so that they get the same bfloat16 states as
-        # the layers.
+        # This hook runs before all other hooks of the module, so that they get the same
+        # bfloat16 states as the layers.
         cast = get_last_embedding_module(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
@@ -83,10 +84,12 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
         .view(torch.uint8)[: values.numel()]
         .view(values.shape)
     )
-    # An element stays where its byte is at least `level`. Clamp and subtraction make 1
-    # of such a byte and 0 of any other, ten times as fast as a comparison.
+    # An element is kept where its random byte is at least `level`. Clamp and
+    # subtraction turn such a byte into 1 and any other into 0, ten times as fast as a
+    # comparison.
     stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(values.dtype)
-    # The scale comes last, so that bfloat16 does not round it.
+    # The scale is multiplied in as a Python float, at the end. As a factor of the
+    # bfloat16 mask it would be rounded.
     return (values * stays).mul_(256 / (256 - level))
 
 
@@ -135,8 +138,8 @@ class UsedEmbeddingRows(nn.Module):
 
     def __init__(self, embedding: nn.Embedding, used_token_ids: Tensor) -> None:
         super().__init__()
-        # An attribute that is a list is no submodule for torch. So the full table is
-        # neither trained nor saved twice.
+        # torch does not look for submodules in lists. So the embedding with the full
+        # table is no submodule, and is neither trained nor saved with this module.
         self.full = [embedding]
         self.used = used_token_ids
         self.place = torch.full(
@@ -186,8 +189,8 @@ def train_used_embeddings_only(
         return
     owner: Any = get_encoder(model).embeddings
     table = owner.word_embeddings
-    # EfficientBERT's network wraps its table in a module `TrigramEmbedding`
-    # (lib.model.stack), which has an attribute of the same name.
+    # In EfficientBERT's network this attribute is a module `TrigramEmbedding`
+    # (lib.model.stack). The table is an attribute of the same name inside it.
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.list_distinct_token_ids())

@@ -29,13 +29,16 @@ from lib.train import augment, heads, loop, objectives
 from lib.train.batches import Encoded
 from lib.train.loop import SettingsJson
 
-# Function that scores a model on one split, with its weights at the time of the call.
+# f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
+# weights that the model has at the time of the call.
 ModelScorer = Callable[[], heads.MetricsAndArrays]
 
 
 class HeldOutRows(NamedTuple):
     rows: Encoded
-    teacher_logits: Tensor  # [N, C], or [N, 2, T] for answer spans.
+    # Logits [N, C] of C classes, or [N, 2, T] of T tokens as start and end of an
+    # answer.
+    teacher_logits: Tensor
 
 
 class TaskTraining:
@@ -65,8 +68,8 @@ class TaskTraining:
     ) -> None:
         self.run, self.span = run, span_settings
         self.numerics = loop.apply_numeric_settings(numerics)
-        # Steps that do not train pass None, and never read this attribute. So the type
-        # of the attribute omits None.
+        # Steps that only measure pass None, and never read this attribute. `cast` lets
+        # the type checker treat it as a Train everywhere.
         self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
             sources.load(data_descriptor, run.seed),

@@ -30,13 +30,15 @@ from lib.train.lean import (
     use_dropout_by_random_bytes,
 )
 
-# Logit of padded tokens in answer spans. It gives probability 0 without infinities.
+# Logit of padded tokens as start or end of an answer. A softmax gives it probability 0,
+# and the loss stays finite, unlike with -inf.
 ABSENT = -1e4
 # File of a checkpoint with weights, optimiser, random states and log.
 STATE = "state.pt"
-POINTS = 500  # Approximate number of steps at which a run logs its losses.
+POINTS = 500  # Number of steps, at most, at which a run logs its losses.
 
-SettingsJson: TypeAlias = Json  # Fields of an options class, as a step gets them.
+# {field: value} of an options class, as a run's Spec has them.
+SettingsJson: TypeAlias = Json
 Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
 # Loss: f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
 Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
@@ -101,11 +103,11 @@ class Callback:
     apart: parameters that the optimiser and gradient clipping leave alone; the callback
     may update them itself."""
 
-    # Groups of parameters {"params", "lr"} with learning rates of their own, which
-    # follow the run's schedule.
+    # Groups of parameters {"params", "lr"} with learning rates of their own, which rise
+    # and fall with the schedule of the training.
     groups: Sequence[dict[str, Any]] = ()
-    # Parameters that the optimiser and gradient clipping leave alone. The callback may
-    # update them in `after_backward_pass`.
+    # Parameters that the optimiser does not update and gradient clipping leaves out.
+    # The callback may update them in `after_backward_pass`.
     apart: Sequence[Tensor] = ()
 
     def before_forward_pass(self, step: int, step_count: int) -> None:
@@ -225,7 +227,8 @@ def fit(
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
-            # Like `zero_grad`, which would collect the parameters anew at each step.
+            # This does what `zero_grad` does, but faster: `zero_grad` collects all
+            # parameters of the model anew at each step.
             for parameter in everything:
                 parameter.grad = None
             if step % -(-steps // POINTS) == 0:
@@ -358,7 +361,7 @@ def write_checkpoint(
         folder.mkdir()
         torch.save(body, folder / STATE)
         disk.write_manifest(folder)
-    # Folders of this form are checkpoints that killed processes left unfinished.
+    # Folders with these names are unfinished checkpoints of processes that were killed.
     halves = list(run.checkpoint_folder.glob(".step-*"))
     for old in [*halves, *sorted(run.checkpoint_folder.glob("step-*"))[:-2]]:
         disk.remove_path(old)

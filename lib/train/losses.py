@@ -38,7 +38,8 @@ def compute_prediction_losses(
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        # PyTorch's cross_entropy ignores the label -100.
+        # Labels beyond the last token are set to -100, which PyTorch's cross_entropy
+        # ignores.
         labels = labels.masked_fill(labels >= tokens, -100)
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)

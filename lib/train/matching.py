@@ -31,7 +31,7 @@ from lib.train.lean import speed_up_passes_on_cpu
 from lib.train.losses import compute_mean_squared_error
 
 # Hidden states of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn"
-# and "scores" are lists with a tensor for each layer.
+# and "scores" (attention scores) are lists with a tensor for each layer.
 States = Mapping[str, Any]
 # Forward pass: f(model, batch, row numbers) -> logits, or None where only the encoder
 # runs.
@@ -75,8 +75,8 @@ class Match:
     # Whether the student's states are first projected by `student.projection` to the
     # teacher's width.
     projected: bool = False
-    # For each layer of a pruned student, the teacher's heads that it still has; ()
-    # means all heads.
+    # For each layer of a pruned student, the indices of the teacher's heads that it has
+    # kept. () means that it has all heads.
     heads: Sequence[Sequence[int]] = ()
     # Distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     # scalar.

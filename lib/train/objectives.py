@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from lib.core.options import Targets
 from lib.train import loop, losses
 
-# Stands for the classes TaskTraining and Trainer of lib.train.learn. They cannot be
-# imported here, because that module imports this one.
+# In type hints TaskTraining stands for the classes TaskTraining and Trainer of
+# lib.train.learn. They cannot be imported here, because that module imports this one.
 TaskTraining = Any
 
 

@@ -44,7 +44,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
             )
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         x, y = (count_word_forms(counter, split) for split in (train, dev))
-        # `Any`, since scikit-learn's type stubs do not accept these arrays.
+        # The type is `Any`, since the stubs of scikit-learn do not accept these arrays.
         model: Any = (
             LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
         )

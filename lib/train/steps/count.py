@@ -27,8 +27,8 @@ def count(run: RunWriter, config: Json, tokens: int, labels: int) -> Metrics:
     with torch.device("meta"):
         cls = transformers.AutoModelForSequenceClassification
         model = cls.from_config(configuration, attn_implementation="eager").eval()
-        # Give the mask all four axes: transformers reads the values of a mask [B, T],
-        # and tensors on the device "meta" have none.
+        # The mask has four axes, as transformers uses such a mask unchanged. It would
+        # read the values of a mask [B, T], and tensors on the device "meta" have none.
         inputs = {
             "input_ids": torch.zeros(1, tokens, dtype=torch.long),
             "attention_mask": torch.zeros(1, 1, tokens, tokens),

@@ -33,7 +33,8 @@ from lib.train.matching import (
     write_hidden_states,
 )
 
-# File of a run that lists the operations that changed its model, and their reports.
+# File in which a run lists the operations that changed its model, such as pruning, with
+# their reports.
 SURGERY = "surgery.json"
 
 
@@ -232,8 +233,8 @@ def states(training: TaskTraining, distil: SettingsJson) -> Metrics:
     `teacher` is an earlier result.
     distil: not used; the states are the same for all settings."""
     model, training.tokenizer = training.teacher
-    # The file lies in the folder of a run's weights, which is kept for as long as
-    # another run needs it.
+    # The file is put into the folder of the run's weights. That folder is kept for as
+    # long as another run needs it.
     path = training.run.folder / "model" / "states.safetensors"
     path.parent.mkdir(exist_ok=True)
     return write_hidden_states(

@@ -26,8 +26,8 @@ from lib.train.loop import SettingsJson
 
 
 class Importances(NamedTuple):
-    heads: torch.Tensor  # [L, A].
-    neurons: torch.Tensor  # [L, F].
+    heads: torch.Tensor  # [L, A], for L layers with A attention heads each.
+    neurons: torch.Tensor  # [L, F], for F neurons of the feed-forward network.
 
 
 def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:

@@ -21,7 +21,7 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.loop import SettingsJson
 
-WARM = 5  # Untimed turns at the start; in a turn each model makes one forward pass.
+WARM = 5  # Untimed turns at the start. In each turn every model makes one forward pass.
 
 
 def latency(

@@ -25,15 +25,15 @@ from lib.train import loop
 from lib.train.batches import encode_split
 from lib.train.loop import SettingsJson
 
-# {"share": share of tokens that are predicted, "hidden", "replaced": shares of these
-# that are shown as [MASK] or as a random word}.
+# {"share": share of all tokens that are predicted; "hidden", "replaced": shares of the
+# predicted tokens that the model sees as [MASK] or as a random word}.
 MaskingShares: TypeAlias = dict[str, float]
 
 
 class SentencePairs(NamedTuple):
     first_sentences: list[str]
     second_sentences: list[str]
-    labels: np.ndarray  # [N]: 0 where the second follows the first.
+    labels: np.ndarray  # [N]: 0 where the second sentence follows the first, else 1.
 
 
 class MaskedBatch(NamedTuple):
@@ -76,7 +76,7 @@ def pretrain(
     layers, hidden, heads, ffn = (
         model[name] for name in ("layers", "hidden", "heads", "ffn")
     )
-    # The model can read up to 128 tokens, and has 2 token types.
+    # 128 is the largest number of tokens of an input, 2 the number of token types.
     shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
