@@ -43,7 +43,8 @@ def _find_repository_root() -> _Path | None:
 
 _tree = _find_repository_root()
 if _tree and not _tree.samefile(_Path(__file__).parents[1]):
-    # Import the modules of this package from that checkout instead.
+    # The working folder is in another checkout of the project than this file. Import
+    # the modules of this package from that checkout.
     __path__[:] = [str(_tree / "lib")]
     __file__ = str(_tree / "lib" / "__init__.py")
     exec(compile(_Path(__file__).read_text("utf-8"), __file__, "exec"))

@@ -111,7 +111,8 @@ LENGTH = make_option(
     default=0,
     help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
 )
-# Options for parameters that only some notebooks have.
+# Command-line options --methods, --budgets and --seeds. Each sets a parameter that only
+# some notebooks have.
 LISTS = ("methods", "budgets", "seeds")
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
@@ -386,8 +387,9 @@ def plan(args: argparse.Namespace) -> bool:
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
             print(f"{notebook.make_notebook_id(path)}: {counts}")
     about = clock.describe_expected_time(every, args.workers or paths.count_cores())
-    # A profile with a plan has core-hours that were estimated beforehand. They are
-    # printed instead of the forecast, which rests on runs of smaller encoders.
+    # For a profile with a plan (a committed table of the runs to make), the core-hours
+    # in the plan are printed. The forecast is not, since it rests on the run times of
+    # smaller encoders.
     if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"

@@ -41,11 +41,12 @@ CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-# {comparison sign: signs that may precede its margin}. None stands for no margin.
-# "A ~ B +- 0.5" needs a margin, "A >= B - 0.5" and "A <= B + 0.5" may have one.
+# {sign of a comparison: signs that may stand before its margin}. "A ~ B +- 0.5" has the
+# margin 0.5 and is not allowed without one. In "A >= B - 0.5" and "A <= B + 0.5" the
+# margin may be left out, for which None stands.
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}
-# Key of WEIGHTS for the first model minus the mean of the others. The result is a
-# difference in points, so its unit has no suffix such as "per doubling".
+# Key of WEIGHTS (below) for the first model minus the mean of the others. The result is
+# a difference in points, so its unit has no suffix such as "per doubling".
 FIRST = "first above the others"
 # A comparison may combine n models, such as "k = 3 | k = 5 | k = 7", by a weighted sum
 # of their scores. {kind of sum: function from the numbers x in the models' labels [n]
@@ -109,14 +110,14 @@ class Cell:
     (a key of WEIGHTS, such as "per doubling"); else ""."""
 
     text: str
-    measure: str  # Key of MEASURES; "" for the score.
+    measure: str  # Compared quantity, a key of MEASURES; "" for the task's score.
     about: str  # Argument of the measure, such as the timed model; "" for most.
     terms: tuple[WeightedTerm, ...]
     # (low, high) in which the value lies if the claim holds. With (0, 0) the measure
     # must be 0 in every run.
     bounds: tuple[float, float]
-    # Where several models are combined, as by a fitted line: how they are weighted (a
-    # key of WEIGHTS). Else "".
+    # How the scores of several models are weighted, a key of WEIGHTS: "per doubling" is
+    # the slope of a fitted line. It is "" where no models are combined in this way.
     slope: str
 
     @property
@@ -327,8 +328,8 @@ def parse_cell(cell_text: str) -> Cell:
     if measure:
         check_known_name("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:
-        # Written with `not`, so that nan is refused too. The sum is nan where a model's
-        # label has no number.
+        # `not ... < 1e-9` also refuses a sum of weights that is nan. It is nan where
+        # weights are computed from numbers in labels and a label has no number.
         raise Refused(
             f"cell {cell_text!r}: scores are compared in pairs, so weights sum to 0"
         )

@@ -30,14 +30,15 @@ from lib.stats import cost
 
 # {section of a Spec's arguments: class of its options}. A Spec, the description of a
 # run, omits default values, so a missing setting is looked up in this class. The
-# section `surgery` has the settings of ghost modules.
+# section `surgery` has the settings of GhostBERT's added convolutions, class Ghost.
 OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
 for _module in (options, *import_module_of_each_paper("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
-# Content of a printed cell: its number, its text, or None where it is empty.
+# Content of one cell of a paper's printed table: its number, its text, or None where
+# it is empty.
 PrintedValue: TypeAlias = Fraction | str | None
-# {(table, column, row number from 0): text} of printed cells.
+# {(name of a printed table, column, row number from 0): text of this cell}.
 TextByPrintedCell: TypeAlias = dict[tuple[str, str, int], str]
 
 
@@ -404,8 +405,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
 FUNCTIONS |= dict(
     abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
 )
-# This `all` reads all cells of the printed tables, and each cell that is read is noted.
-# The builtin would stop at the first false one.
+# `all` first evaluates all its values, so that every printed cell in them is recorded
+# as read. Python's own `all` would stop at the first false value.
 FUNCTIONS |= dict(
     given=evaluate_expression,
     isnum=lambda cell: isinstance(cell, Fraction),

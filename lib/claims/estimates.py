@@ -33,7 +33,9 @@ class SeedCounts(NamedTuple):
 
 class WeightedPairs(NamedTuple):
     pairs: list[paired.Pair]  # Pairs of runs at equal seeds.
-    weight: float  # Factor of the pairs' mean difference in the effect.
+    # The effect of a comparison is the sum, over its WeightedPairs, of this weight
+    # times the mean difference of the pairs.
+    weight: float
 
 
 def group_rows_by_model(
@@ -165,8 +167,8 @@ def pair_runs_of_compared_models(
         (weight, form.models) for weight, form in cell.terms if len(form.models) > 1
     ]
     alone = [(weight, form) for weight, form in cell.terms if len(form.models) == 1]
-    # The weights of single models sum to 0, so their weighted sum equals that of the
-    # differences of each model from the last one.
+    # The weights of these single models sum to 0. So the weighted sum of their scores
+    # equals the weighted sum of the differences of each from the last one.
     for weight, form in alone[:-1]:
         both.append((weight, (*form.models, *alone[-1][1].models)))
     groups = []
@@ -209,8 +211,8 @@ def estimate_effect_on_measure(
         e = paired.estimate_difference_of_proportions(
             *(part["value"] for part in parts)
         )
-        # The claim is that no run, or every run, has the property (equal bounds). That
-        # is checked by counting, so the interval has no width.
+        # With equal bounds the claim is that no run, or every run, has the property.
+        # Counting the runs decides it, so the interval has no width.
         if cell.bounds[0] == cell.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)

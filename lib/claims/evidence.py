@@ -34,7 +34,8 @@ from lib.core.store import Store
 from lib.papers import grids
 
 # Steps (kinds of run) that search for an architecture or draw one at random. Notebooks
-# show such a run beside that of the chosen network, so both are recorded.
+# show such a run beside the run that trains the chosen network, so the committed
+# records need both.
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
@@ -251,8 +252,8 @@ def execute_and_record_missing_runs(
         }
         for spec in finished_specs:
             for name, parent in spec.input_specs_with_seeds.items():
-                # An input with a fixed seed is shared by the runs of all seeds, so its
-                # weights stay.
+                # An input run with a fixed seed is shared by the runs of all seeds, so
+                # its weights stay.
                 is_pinned = spec.inputs[name].seed is not None
                 if not (is_pinned or parent in needed) and parent in saved:
                     saved.delete_weights(parent)
@@ -263,11 +264,9 @@ def execute_and_record_missing_runs(
         left.discard(spec)
         delete_unneeded_input_weights([spec])
 
-    delete_unneeded_input_weights(
-        {*every} - left
-        # An earlier command that was killed may have left weights that are no longer
-        # needed.
-    )
+    # An earlier command that was killed may have left weights that are no longer
+    # needed.
+    delete_unneeded_input_weights({*every} - left)
     how = {
         "checkpoint_interval_seconds": 60.0,
         "backend": backend,

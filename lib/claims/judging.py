@@ -86,7 +86,8 @@ def list_grid_rows_of_notebooks(
     seeds: only rows with these seeds, or without a seed, are returned; () for the
     notebooks' own seeds."""
     pages = [page for page in notebook_ids if plans.has_rows_at_profile(profile, page)]
-    # Where the profile has a plan, the plan sets the seeds of each row.
+    # A profile may have a plan, a committed table of the runs to make. It sets the
+    # seeds of each row, so notebooks are not asked for particular seeds.
     asked = () if plans.read_plan(profile) else seeds
     grid_rows = [
         row
@@ -155,7 +156,7 @@ def judge_claims(
     profile: the size of the experiments: "mini", "base" or "paper"."""
     store, by_id = store or Store(), {}
     look = cache(store.look_up_state)
-    # The matrix products are small, so more threads would be slower.
+    # Estimates need only small matrix products, for which more threads would be slower.
     with threadpool_limits(1), enable_result_cache():
         for name in lists.read_claims() if claim_ids is None else claim_ids:
             check_known_name("claim", name, lists.read_claims())
@@ -713,10 +714,11 @@ def format_arithmetic_claims_csv_rows(
     ]
 
 
-# Marks before and after the parts of README that `verify --write` fills in.
+# HTML comments that stand before and after the parts of README that `verify --write`
+# fills in: the findings, the table of outcome words, and the methods to choose from.
 FOUND = "<!-- found: `python -m lib verify --write` -->\n"
 LEGEND = FOUND.replace("found", "words")
-# This mark stands inside a line, so it has no line break.
+# The methods are listed inside a line of README, so this comment has no line break.
 CHOICES = FOUND.replace("found", "methods").strip()
 
 

@@ -36,14 +36,14 @@ ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
 # shows no widget.
 BATCH = "WORKBOOK_BATCH"
 
-# Largest allowed value of a notebook's parameter whose annotation has no range: of a
-# number, and of a seed.
+# (largest number, largest seed) that a user may give for a parameter of a notebook
+# whose annotation has no range.
 MOST = (100_000, 2**31 - 1)
 
 
 ParameterValues: TypeAlias = Json  # {name of a notebook's parameter: its value}
-# Content of the JSON file beside a notebook's page, from which the index of pages is
-# made; HOLDS has its keys.
+# Content of the JSON file beside the HTML page of a notebook. Its keys are in HOLDS.
+# The index of pages is made from these files.
 PageSummary: TypeAlias = Json
 # {"parameters": default values, "cells": digest of all other cells} of a notebook.
 NotebookDigest: TypeAlias = Json

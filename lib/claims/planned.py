@@ -20,8 +20,9 @@ from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
 
-# Stands in a plan for a second task. A rule chooses this task once results on the first
-# task are there. Until then, the lines of the plan with SECOND are not run.
+# Placeholder for a task name in a plan, the committed table of the runs to make. A rule
+# chooses this second task once results on the first task are there. Until then, the
+# runs in lines with the placeholder are not made.
 SECOND = "second"
 
 

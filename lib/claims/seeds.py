@@ -29,9 +29,9 @@ class PlannedCell:
     claim: str
     cell: cells.Cell
     seeds: tuple[int, ...]
-    models_expected_to_collapse: tuple[
-        str, ...
-    ]  # Models whose runs count even if they score no better than chance.
+    # Labels of models that the claim expects to fail. Their runs count even if they
+    # score no better than chance.
+    models_expected_to_collapse: tuple[str, ...]
 
     def find_smallest_effect_of_interest(self, task: str) -> float:
         """Return the smallest effect of interest of this comparison on a task.

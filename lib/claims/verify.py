@@ -41,8 +41,8 @@ from lib.core.store import Run, Store
 from lib.papers.grids import PROFILES
 from lib.stats import metrics
 
-# {committed table: its columns, with commas between}. The first KEY columns identify a
-# line.
+# {CSV file of committed results: its columns, with commas between}. The first KEY
+# columns together identify a line.
 COLUMNS = {
     "runs.csv": "page,profile,labels,seed,run",
     "verdicts.csv": ",".join(judging.HEAD),
@@ -70,8 +70,8 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     if not task or not set(task.metrics) & run.metrics.keys():
         return {}
     stored = run.read_arrays("predictions")
-    # For answer spans a record stores the scores of each row, since texts of data sets
-    # are not committed.
+    # A question-answering run records the scores of each row. To score an answer span
+    # again, its text would be needed, and texts of data sets are not committed.
     if task.span:
         scores = {name: float(stored[name].mean()) for name in task.metrics}
     else:
@@ -229,8 +229,8 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         paths.format_project_path(committed_path),
     )
     if committed_path.name not in COLUMNS:
-        # README states findings of all papers, so it cannot be checked where some are
-        # not installed.
+        # README states findings of all papers, so it cannot be checked where the user
+        # deleted the code of a paper.
         if lists.list_papers_without_code():
             return []
         return [f"{name} has not what these records show: {FIX}"] * (
@@ -249,7 +249,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         both = enumerate(zip_longest(*cells, fillvalue=""))
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
         # Holm's correction depends on the number of comparisons, which is smaller where
-        # papers are not installed.
+        # the user deleted the code of a paper.
         if lists.list_papers_without_code():
             changes = [change for change in changes if change[0] != "holm"]
         changes = [

@@ -39,9 +39,10 @@ from lib.core.rows import ResultRow
 from lib.stats import compare, paired
 from lib.stats.measures import tabulate_search_and_final_scores
 
-# From words.toml. WORDS: {word: (mark, when it is given)} in the order of the rules.
-# CHECKS: {word: mark} for printed numbers that are computed again. READING: paragraphs
-# that tell a reader how to read the words.
+# Tables of words.toml. WORDS: {outcome of a comparison, such as "agrees": (symbol shown
+# before it, rule by which it is given)}, in the order in which the rules are tried.
+# CHECKS: {outcome for a printed number that is computed again, such as "equal": its
+# symbol}. READING: paragraphs that explain the outcomes to readers.
 WORDS, CHECKS, READING = map(
     disk.read_toml(Path(__file__).with_suffix(".toml")).__getitem__,
     ("WORDS", "CHECKS", "READING"),
@@ -55,8 +56,8 @@ AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
 )
 DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
-# A model that the claim expects to fail counts as having come near the other model if
-# its score is within this many points of the other's.
+# A model that a claim expects to fail counts as near its rival if their scores differ
+# by at most this number of points.
 NEAR = 10.0
 FAMILIES = {
     "bert": "BERT",
@@ -65,7 +66,8 @@ FAMILIES = {
     "mpnet": "MPNet",
     "distilbert": "DistilBERT",
 }
-# Smallest share of distinct scores for which a rank correlation is tested.
+# A rank correlation is tested only if at least this share of the scores are distinct,
+# in both of the two rankings.
 DIFFER = 10 / 12
 
 
@@ -119,17 +121,19 @@ class Result:
     done: int  # Number of planned seeds whose runs have all ended.
     planned: int
     reason: str = ""  # Why the comparison is not measured, in a sentence.
-    # Value that the paper prints for this comparison.
+    # Effect that the paper prints for this comparison; None where it prints none.
     printed: float | None = None
     interest: float | None = None  # Smallest effect of interest, fixed before the runs.
-    # Whether this is a single task beside the mean over tasks. It is shown, but totals
-    # count the mean alone.
+    # Whether this is the result on one task, shown beside the result on the mean over
+    # tasks. Totals count only the mean.
     beside: bool = False
     collapsed: str = ""  # Sentence on how many runs of which model collapsed.
-    counts: str = ""  # Counts of a share, such as "8 of 8 against 0 of 8".
+    # For a share of runs: the counts behind it, such as "8 of 8 against 0 of 8".
+    counts: str = ""
     sentence: str = ""  # The comparison and its task, in words.
     short: str = ""  # The comparison as an axis label.
-    # Id of another claim with the same comparison. Totals count it only there.
+    # Id of another claim with the same comparison. Totals count the comparison under
+    # that claim alone.
     same_as: str = ""
     # P-value after Holm's correction over all comparisons of a paper.
     holm: float | None = None
@@ -183,8 +187,9 @@ class Result:
         if self.why_unmeasured or self.counts:
             return ""
         assert self.estimate is not None
-        # A seed has ended although its runs collapsed, and counts although a task of
-        # the comparison has no run.
+        # The larger number counts. `done` includes seeds whose runs collapsed, which
+        # are not in the estimate. `n_seeds` includes seeds that still lack the run on
+        # one of several tasks.
         count = max(self.done, self.estimate.n_seeds)
         is_interim = count < self.planned
         return f"{count} of {self.planned} planned seeds so far" if is_interim else ""
@@ -394,7 +399,8 @@ class Verdict:
     results: tuple[Result, ...] = ()
     note: str = ""
     profile: str = "any"
-    # "finding" (decided by runs) or "arithmetic" (computed again).
+    # Whether runs test the claim ("finding"), or numbers that the paper prints are
+    # computed again ("arithmetic").
     kind: str = "arithmetic"
     verdict_word: str = ""  # Such as "equal", a key of CHECKS; "" for a finding.
     measured: str = ""  # The computed value in words; "" for a finding.
@@ -513,7 +519,7 @@ class JudgingInputs:
 
     # {task: its Columns}, the metrics by which the task is scored.
     columns_by_task: MetricColumnsByTask
-    profile: str  # Scale of the runs, such as "mini".
+    profile: str  # Size of the experiments, such as "mini".
     # {(text of a comparison, task): effect that the paper prints}
     printed: EffectByCellAndTask = field(default_factory=dict)
     # {(text of a comparison, task or "" for all): smallest effect of interest}
@@ -522,9 +528,8 @@ class JudgingInputs:
     # model with less than half of this score has learned too little to be compared.
     unpruned_scores: Mapping[str, float] = field(default_factory=dict)
     planned: int = 0  # Number of planned seeds; 0 for the number in the rows.
-    models_expected_to_collapse: tuple[
-        str, ...
-    ] = ()  # Labels of models that the claim expects to fail.
+    # Labels of models that the claim expects to fail.
+    models_expected_to_collapse: tuple[str, ...] = ()
 
     def find_mean_effect_over_tasks(
         self,
@@ -555,7 +560,8 @@ class JudgingInputs:
 
 class JudgedCells(NamedTuple):
     results: list[Result]
-    note: str  # Remark on failed runs and on runs of two dtypes; "" without any.
+    # Remark on failed runs, and on runs in different dtypes; "" without such runs.
+    note: str
 
 
 def judge_cells(

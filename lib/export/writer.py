@@ -45,7 +45,9 @@ INPUTS = (
     "token_type_ids",
 )
 
-# What `export_model` wrote: largest differences by form, Auto class, ...
+# What `export_model` wrote, {"forms", "auto", "remote", "parameters"}: largest
+# difference of outputs by form, Auto class that opens the folder, whether it needs
+# `trust_remote_code`, and number of parameters.
 ExportReport: TypeAlias = Json
 
 OnnxPredictor = Callable[[Mapping[str, torch.Tensor]], np.ndarray]

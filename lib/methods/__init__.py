@@ -19,7 +19,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-# [(heads, neurons) of each remaining layer], and arguments of the pruning operation.
+# ([(kept heads, kept neurons) of each remaining layer], arguments of the operation that
+# prunes the model).
 PruningPlan = tuple[list[tuple[int, int]], dict[str, Any]]
 # {name of a method on pages: its module in this folder}.
 METHODS = {

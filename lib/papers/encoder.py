@@ -42,16 +42,17 @@ POINTER = b"version https://git-lfs"
 # {type in safetensors: numpy type}. numpy has no bfloat16, so its bits are read as
 # uint16.
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-# Only tensors of at most this number of values are searched for NaN, which is fast. A
-# training that diverged has NaN in all of them.
+# Only tensors of at most this number of values are searched for NaN, to save time. That
+# is enough, since a training that diverged has NaN in all tensors.
 SMALL = 1 << 16
-# {whether the task has answer spans: (class of its model in transformers, prefix of the
-# tensors of its head)}.
+# {whether the task is question answering with answer spans: (end of the name of its
+# model's class in transformers, prefix of the tensors of its head)}.
 HEADS = {
     False: ("SequenceClassification", "classifier."),
     True: ("QuestionAnswering", "qa_outputs."),
 }
-# {kind of tokenizer: its special tokens, where its files name no others}.
+# SPECIAL is {kind of tokenizer: its special tokens, where its files name no others}.
+# Its values are NO_TOKENS, BRACKETS and ANGLES.
 NO_TOKENS: dict[str, str] = {}
 BRACKETS = {
     f"{x}_token": f"[{x.upper()}]" for x in ("pad", "unk", "cls", "sep", "mask")

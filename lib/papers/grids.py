@@ -135,8 +135,9 @@ LEARNING: Json = S.LEARNING
 # Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
 
-# {name: profile}. A profile has its name, the source of its data sets (lib.data), a
-# line about it for pages, and the Numerics of its runs.
+# {name: profile}. A profile is a size of the experiments, such as "mini". It has its
+# name, the source of its data sets (such as "glue"), a line about it for pages, and the
+# Numerics (dtype, threads and device) of its runs.
 PROFILES = {
     name: SimpleNamespace(
         name=name, numerics=Numerics(fields["dtype"], 1, DEVICE), **fields

@@ -84,9 +84,8 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     csv_options: arguments of `pandas.read_csv`."""
     import pandas as pd
 
-    _read_table_as_text(
-        paper, table_name
-    )  # A check: where the file is damaged, the error names it.
+    # This call only checks the file: its error names a damaged file, unlike pandas'.
+    _read_table_as_text(paper, table_name)
     return pd.read_csv(
         _find_table_file(paper, table_name), na_values="-", **csv_options
     )

@@ -99,7 +99,8 @@ def select_possible_widths(
 
 
 class StudentPlan(NamedTuple):
-    surgery_operations: list[Json]  # Changes of the model {"op": name...}, in order.
+    # Changes of the model in the order in which they are made, each {"op": name, ...}.
+    surgery_operations: list[Json]
     input_runs: dict[str, Spec]
 
 
@@ -304,9 +305,9 @@ def student_spec(
         and not tokens
         and not grids.find_reader_passage_window_settings(profile)
     ):
-        # A run of its own computes the teacher's hidden states once. It has the
-        # profile's training settings, so that students with other learning rates share
-        # it.
+        # A separate run computes the teacher's hidden states once. It has the profile's
+        # training settings, not those of this student, so that students with different
+        # learning rates share the run.
         read = make_distillation_settings(profile, task, has_ghost_modules=False)
         state_args = make_common_run_arguments(
             profile, task, train=read, distil=Distil(mask=True)

@@ -70,8 +70,9 @@ if TYPE_CHECKING:
 ENVIRONMENT.filters["escaped"] = escape_markdown_line
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-# Matches ids in an SVG file and references to them. Pictures on one page need different
-# ids, as a browser does not resolve those of a hidden picture.
+# Matches ids in an SVG file and references to them, to give each picture on a page ids
+# of its own. Else a reference may lead to the same id in a hidden picture, which a
+# browser does not resolve.
 SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
 # {origin of a run: word for it on a page}. A "record" is committed in the repository.
 MADE = {"run": "made here", "record": "recorded"}
@@ -119,8 +120,9 @@ class Page:
     files: list[str] = field(default_factory=list)
     # Remarks that were shown, so that none is shown twice.
     noted: set[str] = field(default_factory=set)
-    # Sentences on the differences between models that the page draws at its own
-    # profile. They may be shown below the title of the page.
+    # Sentences on differences between models in runs of the page's own profile, such as
+    # "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." They may be shown
+    # below the title of the page.
     sentences: list[str] = field(default_factory=list)
     ends: str = ""  # Sentence on the range of the scores of the page's runs.
 
@@ -170,8 +172,8 @@ class Page:
                 lost = sweep.execute_specs(specs, time_forecast=clock)
         frame = collect_results(rows, failure_reason_by_spec=lost)
         if self.custom_data_and_model_notes and not is_made:
-            # A page on a reader's own data tests no claims, so these runs are not
-            # counted.
+            # These runs are only looked up. A page on a user's own data or model tests
+            # no claims, so they are not counted among the runs of the page.
             return frame
         lines: Any = frame.to_dict("records")
         self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
@@ -181,8 +183,8 @@ class Page:
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
-            # The notebook makes these runs. It shows others only where they exist, so
-            # those are not reported as missing.
+            # A missing run is reported only if the notebook itself makes such runs. The
+            # runs that it only looks up are shown where they exist.
             elif is_made:
                 states[row["spec"].name] = row["state"]
                 reasons[row["spec"].name] = row["error"] or how

@@ -104,9 +104,9 @@ class PageBuilder:
     differs: Sequence[str] = ()
     values: Json = field(default_factory=dict)  # Values of all parameters.
     text: str = ""  # JSON text of the notebook when the command began.
-    # {variable of the notebook: rows of its runs}
+    # {variable of the notebook: its Rows, each with labels and description of a run}
     grids: dict[str, list[Row]] = field(default_factory=dict)
-    # Specs whose runs the page waits for.
+    # Specs (descriptions of runs) whose runs are not finished; the page waits for them.
     left: set[Spec] = field(default_factory=set)
     failed: str = ""
     # Digest of all that the page is made from, at the last attempt to make the page; ""
@@ -310,7 +310,7 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
                 )
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
-        # The death of a kernel raises errors of several kinds.
+        # Errors of several kinds are raised where the kernel's process dies.
         except Exception as error:
             raise Refused(
                 f"the kernel died ({format_error_in_one_line(error)}); {see}"

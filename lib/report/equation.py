@@ -19,7 +19,7 @@ from lib.claims import notebook
 CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.S)
 EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
 PARSER = MathTextParser("path")
-# {kind of segment of a TextPath: letter of an SVG path}.
+# {kind of segment in matplotlib's TextPath: letter of this command in an SVG path}.
 LETTERS = {
     TextPath.MOVETO: "M",
     TextPath.LINETO: "L",

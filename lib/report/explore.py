@@ -93,9 +93,10 @@ class LiveFigure:
 
     title: str
     traces: Sequence[Json]
-    single: Sequence[str]  # Names of lists in which exactly one value is chosen.
-    # Lists in which several values can be chosen: {list: {value: whether chosen at
-    # first}}.
+    # Names of the lists beside the figure in which exactly one value is chosen.
+    single: Sequence[str]
+    # {name of a list beside the figure in which several values can be chosen: {value:
+    # whether it is chosen at first}}.
     several: Mapping[str, dict[str, bool]]
     layout: Json
     # {chosen value: {path in Plotly's layout, such as "xaxis.title.text": what the

@@ -24,9 +24,10 @@ if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of 
     import pandas as pd
 
 
-# {field of the HTML template of the index: value}: for the card that shows a paper, and
-# for one bar on such a card, which shows a comparison.
+# {field of the index's HTML template: value} of the card that shows one paper.
 PaperCard: TypeAlias = Json
+# {field of the same template: value} of one bar on a card. A bar shows the effect that
+# was measured in one comparison.
 BarPositions: TypeAlias = Json
 
 

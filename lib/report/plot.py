@@ -107,7 +107,8 @@ def wrap_long_texts(figure: Figure) -> None:
             alone = spec is None or spec.get_gridspec().ncols == 1
             room = 2 * min(middle, across - middle) if alone else 1.06 * box.width
             rooms.append((axis.title, room))
-            # Labels of 3-D axes are rotated, so their length is not known.
+            # Labels of 3-D axes are rotated, so the space for them is not known, and
+            # they are not wrapped.
             if not hasattr(axis, "zaxis"):
                 rooms.append((axis.xaxis.label, 1.02 * box.width))
                 rooms.append((axis.yaxis.label, 1.02 * box.height))

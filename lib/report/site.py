@@ -50,7 +50,7 @@ IndexEntry: TypeAlias = Json
 
 
 class PagesReadyToRender(NamedTuple):
-    recorded: list[PageBuilder]  # Pages whose numbers exist already.
+    recorded: list[PageBuilder]  # Pages whose numbers exist already, so they are quick.
     # Pages that explain a method. They take longer, as each trains a small model.
     methods: list[PageBuilder]
 
@@ -79,8 +79,9 @@ class Report:
         store: Store,
     ) -> None:
         self.profile, self.store, self.working = profile, store, True
-        # Called with each page that waits for no more runs. It does nothing outside of
-        # `render_pages_during_runs`: `render_all_pages` then makes the page.
+        # This function is called with each page whose runs are all finished. Within
+        # `render_pages_during_runs` it starts making the page. Elsewhere it does
+        # nothing, since `render_all_pages` makes the page later.
         self.begin: Callable[[PageBuilder], object] = lambda builder: None
         self.builders: list[PageBuilder] = []
         for path in [*rows_by_variable_by_notebook, *errors_by_notebook]:
@@ -176,7 +177,8 @@ class Report:
             yield
             thread.shutdown(cancel_futures=True)
         except BaseException:
-            # The page that is being made is stopped too. It must not count as failed.
+            # The page that is being made is stopped too. With `working` False it is not
+            # recorded as failed.
             self.working = False
             raise
         finally:

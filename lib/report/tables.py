@@ -29,10 +29,12 @@ from lib.stats.paired import Estimate, estimate_paired_difference
 
 # CSS of a column of words or sentences.
 WORDS = "text-align: left; white-space: normal"
-# Matches the source of a table's columns that have a paper's printed numbers.
+# Matches the heading above columns of printed numbers. A column's name begins with the
+# source of its numbers, such as "published".
 PRINTED = re.compile(r"(published|printed)\b")
-# Columns of `collect_results` that are not labels of an experiment. The table of
-# finished and missing seeds has a row for each combination of labels.
+# Columns of `collect_results` that are no labels, such as task or model, of an
+# experiment. The table of finished and missing seeds has a row for each combination of
+# labels.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 
 
@@ -431,14 +433,16 @@ def split_frame_by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-# Markup of Markdown within a text, in the order of the pattern: a code span, in which
-# only * and | are escaped; a backslash before a mark; a mark; the bracket before a
-# link's target; emphasis; and web addresses.
+# Matches what is escaped in a text, so that Markdown shows it as it is. In the order of
+# the pattern: a code span, in which only * and | are escaped; a backslash before a
+# punctuation mark; one of * | `; the bracket before a link's target; _ or ~~ of
+# emphasis or strikethrough; web addresses.
 MARK = re.compile(
     r"((?<!`)(`+)(?!`).*?(?<!`)\2(?!`))"
     r"|\\(?=[!-/:-@\[-`{-~]|$)|[*|`]|](?=[\[(])|(?<![^\W_])_|_(?![^\W_])|~(?=~)|:(?=//)|(?<=\bwww)\."
 )
-# Markup of Markdown at the beginning of a text: headings, lists, lines, link targets.
+# Matches markup that is escaped only at the beginning of a text: headings, lists,
+# horizontal lines, link targets.
 BEGIN = re.compile(r"^(?=#{1,6}(\s|$)|[-+](\s|$)|-{3,}$|={3,}$|\[[^\]]*]:)")
 
 

@@ -45,7 +45,8 @@ class Mix(Option):
     # Dropout rate of the normalised outputs of layers; the paper gives none.
     dropout: ShareBelow1 = 0.0
     # A control without learned weights: the "mean" of a token's embedding and layer
-    # outputs, or the mean "embedding" of the row's tokens; "" is the paper's mix.
+    # outputs, or the mean "embedding" of the row's tokens. "" is the paper's learned
+    # weighted sum.
     plain: Literal["", "mean", "embedding"] = ""
 
     @property
@@ -102,20 +103,21 @@ class Prune(Option):
     # scales the penalty on scores.
     initial_threshold: Share
     final_threshold: Share
-    # Number of steps that is the unit of the next two fields, which say when the
-    # threshold is constant. The warm-up of the learning rate is another setting
-    # (Train.warmup).
+    # Number of training steps that is the unit of `initial_warmup` and `final_warmup`.
+    # The warm-up of the learning rate is another setting (Train.warmup).
     warmup_steps: int
-    # First steps, which have the initial threshold, in units of `warmup_steps`.
+    # How long the threshold stays at its initial value at the start, in units of
+    # `warmup_steps`.
     initial_warmup: int = 0
-    # Last steps, which have the final threshold, in units of `warmup_steps`.
+    # How long the threshold stays at its final value at the end, in units of
+    # `warmup_steps`.
     final_warmup: int = 0
     # Learning rate of the scores; mask_scores_learning_rate in the public code.
     lr: float = 0.0
     # Initial value of the scores; mask_scale in the public code.
     init: Annotated[float, math.isfinite, "finite"] = 0.0
-    # Weight of the penalty that lowers scores, when the threshold is final. With
-    # `target` it is only the weight with which the controller starts.
+    # Weight in the loss of the penalty that lowers scores, once the threshold has its
+    # final value. With `target` it is only the weight with which the controller starts.
     final_lambda: float = 0.0
     # Share of the weights to keep, which a controller reaches by changing the weight of
     # the penalty. With 0 there is no controller, as in the paper.

@@ -30,7 +30,8 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 
 BINS = 50  # Largest number of bins of steps in which logged values are averaged.
-# {frozen part: prefixes of the names of its parameters}.
+# {part of BERT that is not trained: prefixes of the names of the parameters that are
+# frozen}. With the encoder, the embeddings are frozen too.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
@@ -255,8 +256,8 @@ class LayerMixTraining(loop.Callback):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # The mix keeps the embedding's and all L layers' outputs in memory, in float32.
-        # The paper names this cost (section 5).
+        # The layer mix sums the outputs of the embedding and of all L layers. It keeps
+        # them in memory in float32, a cost that the paper names (section 5).
         number = (len(get_layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 

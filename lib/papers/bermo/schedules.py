@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
-# Number of steps between two changes of the penalty's weight by the controller
-# (`compute_next_penalty_weight`).
+# A controller (`compute_next_penalty_weight`) changes the weight of the penalty on mask
+# scores, so that a target share of the weights is kept. EVERY is the number of training
+# steps between two changes.
 EVERY = 2
-# Gains of this PI controller, which acts on the logarithm of the penalty's weight.
+# Gains of the controller. It is a PI (proportional-integral) controller that acts on
+# the logarithm of the penalty's weight.
 PROPORTIONAL, INTEGRAL = (
     20.0,
     1.0,
@@ -34,8 +36,12 @@ class Ramp:
 
     start: float
     end: float
-    first: int  # Last step with the initial threshold, i w.
-    last: int  # First step with the final threshold, T - f w.
+    # Last step with the initial threshold: `initial_warmup * warmup_steps` of the Prune
+    # settings.
+    first: int
+    # First step with the final threshold: the number of all steps minus
+    # `final_warmup * warmup_steps`.
+    last: int
 
     def __call__(self, step: int) -> float:
         """Return the threshold of the pruning masks at a training step, counted from 0.

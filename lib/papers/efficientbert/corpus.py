@@ -52,8 +52,9 @@ def iterate_encoded_segment_pairs(
     )
     for number in range(count):
         if rng.random() < SHORT:
-            # The authors' code draws a shorter target length here. It has no effect
-            # where a document is one segment, but the draw must advance the generator.
+            # The authors' code draws a shorter target length here. Where a document is
+            # one segment, this length is not used. But the draw advances the generator,
+            # and so decides on the pairs that follow.
             rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _truncate_document_pair(

@@ -41,9 +41,9 @@ class Search(Option):
     loss L on the teacher's logits (equation 3)."""
 
     # How candidate networks are proposed. "random" draws them. "cascade" draws them
-    # too, and keeps what a series of classifiers accepts that are fitted on the scores
-    # of earlier candidates. "evolution" mutates good candidates. The paper names LaNAS,
-    # but its code has "cascade".
+    # too, but keeps only those that a series of classifiers accepts; the classifiers
+    # are fitted on the scores of earlier candidates. "evolution" mutates good
+    # candidates. The paper names the search method LaNAS, but its code has "cascade".
     method: Literal["random", "cascade", "evolution"]
     # Number of candidates that are evaluated, failed ones included. The paper's three
     # stages have 1,900, 100 and 3,000.

@@ -140,7 +140,8 @@ def _read_networks() -> dict[str, Net]:
 
 
 NETS, HEADS = _read_networks(), 12
-# Columns of Table 3. It lacks MNLI-mm, whose rows are a development set of their own.
+# Columns of Table 3: metrics on the usual development set of a task. Table 3 lacks
+# MNLI's second development set, MNLI-mm, which has the split "dev_mm".
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
@@ -533,8 +534,9 @@ def student_spec(
             pretrained_network_spec(profile, model_name, corpus_name),
             **training_changes,
         )
-    # The supernet was not trained on WNLI, so this task inherits the head of QNLI, as
-    # in the authors' code.
+    # EfficientBERT+ inherits its weights and its classification head from the supernet,
+    # which was trained on several tasks, but not on WNLI. So on WNLI it inherits the
+    # head of QNLI, as in the authors' code.
     head = "QNLI" if task == "WNLI" else task
     classifier = head if head in together(profile) else None
     return task_distillation_spec(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from lib.report.tables import Runs
 
 
-# Smallest number of distances of a network, such as one for each head, for which pages
-# have a figure. With fewer they have only a table of the means.
+# A page has a figure of distances, such as one for each attention head, only if a
+# network has at least this number of them. With fewer, a table of the means is enough.
 MANY = 8
 
 

@@ -49,10 +49,13 @@ from lib.stats import cost
 if TYPE_CHECKING:
     import pandas as pd
 
-# {(width in twelfths, row of a table): f(profile, task) -> Spec}.
+# {(kept twelfths of the width, row of a table): f(profile, task) -> Spec}. A Spec is
+# the description of a run, here of a control.
 ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
-GhostFields = Json  # Fields of the options Ghost.
-CostCells = dict[tuple[str, str], str]  # {(unit, heading): text}.
+GhostFields = Json  # {field of the options Ghost: value}.
+# {(unit, heading) of a column in a table of costs: text of the cell}, such as
+# ("GFLOPs", "printed").
+CostCells = dict[tuple[str, str], str]
 
 
 class TableRow(NamedTuple):
@@ -93,8 +96,9 @@ GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
 DEVIATIONS = published.read_deviation_sentences_by_profile("ghostbert")
-# Suffixes of table rows whose training differs: another learning rate of the kernels of
-# ghost modules, a longer distillation, and labels in both stages of training.
+# Suffixes of the names of table rows whose training differs. In this order: the kernels
+# of ghost modules have another learning rate; the distillation is longer; the first of
+# two stages of training learns labels too, instead of a teacher's hidden states.
 APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
 
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)

@@ -22,7 +22,8 @@ from lib.stats.cost import count_flops_of_layers as flops
 from lib.stats.cost import list_widths_of_layers as list_widths_of_layers
 
 TOKENS = 128
-# Mask of an open gate at the start of a search: sigmoid(5) = 0.9933.
+# Mask value of every gate at the start of a search, where all gates are open:
+# sigmoid(5) = 0.9933.
 OPEN = 1 / (1 + math.exp(-START))
 KEPT = 0.99  # A gate is on where its mask sigmoid(alpha) is above this.
 

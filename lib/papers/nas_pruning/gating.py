@@ -35,7 +35,9 @@ COLUMNS = ("target", "ratio", "switched_off", "switched_on")
 # whose two names differ.
 NAMES = {"ffn": "neurons"}
 
-Cost = Callable[[Mapping[Any, Any]], Any]  # f({region: sum of its masks}) -> FLOPs.
+# f({region: sum of its masks}) -> FLOPs. A region is the gates of one kind in one
+# layer: (layer, kind).
+Cost = Callable[[Mapping[Any, Any]], Any]
 
 
 class GateCosts(NamedTuple):
@@ -169,7 +171,8 @@ class GateSearch(GateTraining):
 
     def after_last_step(self) -> Metrics:
         metrics, alphas, curve = self.trim_gates_at_end()
-        every = {  # In half precision, as arrays of results are kept in git.
+        # Half precision keeps these arrays small, since result files are kept in git.
+        every = {
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
             for (layer, kind), alpha in gates.get_gate_logits(self.model).items()
         }

@@ -61,7 +61,8 @@ class Gates(Option):
     # With 0 each gradient is taken as it is. The report does not name the optimiser.
     memory: ShareBelow1 = 0.0
     # A gate whose absolute gradient is below this share of the mean of its layer and
-    # kind hardly affects the loss. Such gates switch off first. With 0 there are none.
+    # kind hardly affects the loss. Such gates switch off first. With 0 no gate counts
+    # as such.
     idle: ShareBelow1 = 0.0
 
 

@@ -14,8 +14,8 @@ from lib.core.types import Json
 from lib.model.formula import Node
 from lib.papers.efficientbert.search.language import parse_and_check_formula
 
-# Arguments of count_net_parameters: {"teacher": hidden size, "vocab", "positions",
-# "types": rows of the embedding tables}.
+# Keyword arguments of count_net_parameters: {"teacher": the teacher's hidden size;
+# "vocab", "positions", "types": numbers of rows of the embedding tables}.
 EmbeddingSizes = dict[str, int]
 ParameterBounds = tuple[int, ...]  # (least, most) parameters of a network.
 BERT = "W2 gelu(W1 x)"
@@ -42,9 +42,13 @@ class Layer:
     stack: the number k.
     q: divisor of the full inner width; the networks have 1/q of it."""
 
-    formula: str  # The formula f, such as "W2 gelu(W1 x)"; a tree is turned into text.
+    # Formula f of the feed-forward networks, such as "W2 gelu(W1 x)". A syntax tree
+    # (Node) is accepted too, and is stored as text.
+    formula: str
     stack: int = 1  # Number k of feed-forward networks.
-    q: int = 1  # The inner width is D / q.
+    # Divisor of the Net's full inner width D: these networks have int(D / q) inner
+    # channels.
+    q: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
@@ -80,8 +84,8 @@ class Net:
     layers: formula, number and width of the feed-forward networks of each layer."""
 
     hidden: int  # Hidden size d.
-    # Inner width D of a feed-forward network with the ratio 1. A candidate may have a
-    # fraction of it.
+    # Full inner width D of the feed-forward networks. Those of a layer with the divisor
+    # q have int(D / q) inner channels.
     width: int
     heads: int
     # "plain" is BERT's embedding. "trigram" has token embeddings of 128 channels, and

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
 BATCH = 8  # Number of candidates that a classifier judges in one call, to save time.
-# A cascade (series) of classifiers filters random candidates. Each is fitted on the
-# better half of the candidates on which the one before was fitted. The cascade has one
-# classifier, and one more for each of these numbers that the number of evaluated
-# candidates exceeds.
+# The search method "cascade" filters random candidates by a series of classifiers. The
+# first is fitted on evaluated candidates, each further one on the better half of those
+# on which the one before was fitted. There is one classifier, and one more for each of
+# these numbers that the number of evaluated candidates exceeds.
 GROWTH = (
     400,
     800,

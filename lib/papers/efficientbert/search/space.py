@@ -49,14 +49,14 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerChoices
 
-Grammar = Json  # Rules by which a stage makes formulas and sizes.
+Grammar = Json  # Rules for the formulas and sizes of candidates, from `make_grammar`.
 SpaceDescriptor = Json  # What Space.to_json returns.
 LayerChange = tuple[int, Layer]  # (index of the layer, changed layer).
 LayersJson = list[list[Any]]  # (formula, networks k, divisor q) of each layer.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
-# A formula is changed at random until it is valid. After this number of invalid changes
-# it stays as it is.
+# {stage of the search: number of tries}. A mutation changes a formula at random until
+# the result is valid. After this number of invalid results the formula stays as it is.
 TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}
 ENDLESS = 1 << 60  # Stands for "no limit"; no network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
