@@ -482,21 +482,24 @@ def export(args: argparse.Namespace) -> None:
         "--claims",
         type=parse_comma_separated_items,
         default=[],
-        help="such as G1,N1; all without",
+        help="claims whose runs are made, such as G1,N1; else all",
     ),
     make_option(
         "--pages",
         type=parse_comma_separated_items,
         default=[],
-        help="the rows of pages in place of claims, such as nas_t02,bermo_t02",
+        help="make the runs of these pages instead, such as nas_t02,bermo_t02",
     ),
     make_option(
         "--list",
         action="store_true",
-        help="the board alone: what is done and left, verdicts",
+        help="make no run: print what is done, what is left, and the verdicts",
     ),
     make_option(
-        "--profile", "-p", default="mini", help="mini, or base in the order of its plan"
+        "--profile",
+        "-p",
+        default="mini",
+        help="mini, or base, whose runs are made in the order of plan_base.csv",
     ),
 )
 def evidence(args: argparse.Namespace) -> int:

@@ -227,8 +227,8 @@ def _infer_text_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
 
 
 class Window(NamedTuple):
-    start: int  # Position of the first token in the passage.
-    end: int  # Position of the last token + 1.
+    start: int  # Position in the passage of the window's first token.
+    end: int  # Position in the passage of the window's last token, plus 1.
     # bool [n] for the n tokens of the window: whether, of all windows, this one has the
     # most context around the token (the first one in a tie). A predicted answer begins
     # only at such a token, so each token counts in one window.

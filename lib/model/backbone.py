@@ -248,8 +248,8 @@ def load_pretrained_model(
     wrong += [
         f"{n} has {[*a]}, expected {[*b]}" for n, a, b in report["mismatched_keys"]
     ]
-    # Only a model with surgery may have quantised weights, which are integers. All
-    # weights of other models must be floats.
+    # Quantisation to integers is one of the recorded surgery operations. So a model
+    # without such operations must have floats as weights.
     if not get_surgery_operations(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"

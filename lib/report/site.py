@@ -39,8 +39,8 @@ from lib.report.builder import (
     render_page,
 )
 
-# Globs of the folders of pages, below the folder of all figures: first of standard
-# pages, then of all others, such as pages on a user's data.
+# Globs of folders with rendered pages, relative to the folder of all figures. First are
+# the pages of unchanged notebooks, then all others, such as pages on a user's data.
 PLACES = ("*", "scratch/*/*")
 
 
