@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -16,10 +17,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.claims import notebook
 from lib.core import paths
+from lib.core.names import Refused
 from lib.core.spec import find_transitive_input_specs
 from lib.methods import layer_dropping
 from lib.model import backbone
-from lib.model.parts import get_encoder, get_layers
+from lib.model.parts import count_parameters, get_encoder, get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers import frontier
 from lib.papers.ghostbert import recipes as ghostbert
@@ -159,6 +161,27 @@ def test_flops_are_those_that_pytorch_counts(name, m, ops):
         "toy", name, m, kept and {k: v for k, v in kept.items() if k != "op"}
     )
     assert counted(model, frontier.TOKENS) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "ops"),
+    [
+        ("Layer dropping", 6, ({"op": "layer_dropping", "layers": [1]},)),
+        ("Torch-Pruning Taylor", 3, ({"op": "cut", "heads": 3},)),
+    ],
+)
+def test_a_model_of_another_size_than_its_plan_is_refused(name, m, ops):
+    """Else a method of one's own would stand at FLOPs that its models do not have."""
+    own = encoder(find_encoder_shape("toy"))
+    whole, pruned = (
+        count_parameters(backbone.build_random_model(*own, more))["parameters"]
+        for more in ((), ops)
+    )
+    check = partial(frontier.check_size_of_planned_model, "toy", name, m)
+    assert pruned < whole and check(pruned, whole) is None
+    for wrong in (whole, pruned + 1):
+        with pytest.raises(Refused, match=f"{name} at {m}/12: .* `plan_pruning`"):
+            check(wrong, whole)
 
 
 def test_flops_of_ghosts_are_the_convolutions():

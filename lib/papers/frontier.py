@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -298,26 +299,62 @@ def count_method_flops(
         assert searched_architecture is not None
         layers = cost.list_widths_of_layers(searched_architecture)
     else:
-        pairs = {
-            "all": lambda: [(base.heads, base.ffn)] * base.layers,
-            "width": lambda: (
-                [
-                    (
-                        flops_in_twelfths * base.heads // HEADS,
-                        flops_in_twelfths * base.ffn // HEADS,
-                    )
-                ]
-                * base.layers
-            ),
-        }.get(
-            method.keeps,
-            lambda: import_method(method.keeps).plan_pruning(
-                base, flops_in_twelfths / HEADS
-            )[0],
-        )()
-        layers = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
+        layers = list_kept_widths_of_layers(base, method.keeps, flops_in_twelfths)
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
     return total + (method.added(profile) if method.added else 0)
+
+
+def list_kept_widths_of_layers(
+    shape: cost.Shape, kept_parts: str, flops_in_twelfths: int
+) -> list[dict[str, int]]:
+    """Return {"heads": number, "ffn": neurons} of each layer that a student keeps.
+
+    shape: of the whole model.
+    kept_parts: "all", "width" (the share m/12 of each layer), or the name of a module
+    of lib.methods, whose `plan_pruning` says what is kept.
+    flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs."""
+    if kept_parts in ("all", "width"):
+        m = flops_in_twelfths if kept_parts == "width" else HEADS
+        pairs = [(m * shape.heads // HEADS, m * shape.ffn // HEADS)] * shape.layers
+    else:
+        plan = import_method(kept_parts).plan_pruning
+        pairs, _ = plan(shape, flops_in_twelfths / HEADS)
+    return [{"heads": heads, "ffn": neurons} for heads, neurons in pairs]
+
+
+def check_size_of_planned_model(
+    profile: str,
+    method_name: str,
+    flops_in_twelfths: int,
+    parameters: float,
+    whole_parameters: float,
+) -> None:
+    """Raise Refused if a trained model has another size than its method's plan says.
+
+    FLOPs of a further method (a module of lib.methods) are counted from its
+    `plan_pruning`, and its `prune` makes the model. If the two disagree, the FLOPs are
+    those of another model. Other methods are not checked.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
+    parameters, whole_parameters: parameters of the method's trained model, and of the
+    whole model on the same task."""
+    shape, kept_parts = find_encoder_shape(profile), TABLE[method_name].keeps
+    if kept_parts not in METHODS.values():
+        return
+    count = partial(
+        cost.count_parameters_of_layers, shape.hidden, shape.hidden // shape.heads
+    )
+    whole = list_kept_widths_of_layers(shape, "all", HEADS)
+    kept = list_kept_widths_of_layers(shape, kept_parts, flops_in_twelfths)
+    expected = whole_parameters - count(whole) + count(kept)
+    if parameters != expected:
+        raise Refused(
+            f"{method_name} at {flops_in_twelfths}/{HEADS}: its model has "
+            f"{parameters:,.0f} parameters, but the layers that `plan_pruning` of "
+            f"lib/methods/{kept_parts}.py names give {expected:,.0f}. FLOPs are counted "
+            "from these layers: let `plan_pruning` name what `prune` keeps."
+        )
 
 
 def format_defaults_of_method_comparison() -> list[str]:
@@ -438,6 +475,11 @@ def make_method_comparison_table(
             seed_architectures = [
                 architectures.get((name, m, task, seed)) for seed in rows["seed"]
             ]
+            for whole, parameters in product(
+                task_frame.loc[task_frame["method"] == "Whole", "parameters"].unique(),
+                rows["parameters"].unique(),
+            ):
+                check_size_of_planned_model(profile, name, m, parameters, whole)
             row_costs = map(
                 partial(count_model_costs, profile),
                 rows.to_dict("records"),

@@ -417,6 +417,26 @@ def count_flops_of_layers(
     return total
 
 
+def count_parameters_of_layers(
+    hidden_size: int, head_size: int, widths_by_layer: Iterable[Mapping[str, int]]
+) -> int:
+    """Count the parameters of encoder layers that may have different widths.
+
+    Counted are the weights and biases of the queries, keys, values, attention output
+    and feed-forward network, and two layer normalisations. Embeddings do not count.
+
+    head_size: D, the columns of a head.
+    widths_by_layer: a dict for each layer, with "heads" and "ffn" (number of
+    neurons)."""
+    total = 0
+    for width in widths_by_layer:
+        columns, neurons = head_size * width["heads"], width["ffn"]
+        attention = 4 * hidden_size * columns + 3 * columns + hidden_size
+        feed_forward = 2 * hidden_size * neurons + neurons + hidden_size
+        total += attention + feed_forward + 4 * hidden_size
+    return total
+
+
 def list_widths_of_layers(
     kept_indices: KeptIndices,
 ) -> list[dict[str, int]]:
