@@ -345,9 +345,10 @@ def check_size_of_planned_model(
     count = partial(
         cost.count_parameters_of_layers, shape.hidden, shape.hidden // shape.heads
     )
-    whole = list_kept_widths_of_layers(shape, "all", HEADS)
-    kept = list_kept_widths_of_layers(shape, kept_parts, flops_in_twelfths)
-    expected = whole_parameters - count(whole) + count(kept)
+    removed_parameters = count(list_kept_widths_of_layers(shape, "all", HEADS)) - count(
+        list_kept_widths_of_layers(shape, kept_parts, flops_in_twelfths)
+    )
+    expected = whole_parameters - removed_parameters
     if parameters != expected:
         raise Refused(
             f"{method_name} at {flops_in_twelfths}/{HEADS}: its model has "
@@ -475,11 +476,13 @@ def make_method_comparison_table(
             seed_architectures = [
                 architectures.get((name, m, task, seed)) for seed in rows["seed"]
             ]
-            for whole, parameters in product(
+            for whole_parameters, parameters in product(
                 task_frame.loc[task_frame["method"] == "Whole", "parameters"].unique(),
                 rows["parameters"].unique(),
             ):
-                check_size_of_planned_model(profile, name, m, parameters, whole)
+                check_size_of_planned_model(
+                    profile, name, m, parameters, whole_parameters
+                )
             row_costs = map(
                 partial(count_model_costs, profile),
                 rows.to_dict("records"),
