@@ -393,7 +393,8 @@ def plan(args: argparse.Namespace) -> bool:
     if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
-    print(f"together {len(every)} runs missing, {about}")
+    if grids:
+        print(f"together {len(every)} runs missing, {about}")
     for part in store.list_unfinished_folders():
         s = store.read_status_with_current_state(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
