@@ -335,12 +335,15 @@ def iterate_relative_paths_and_stats(
     left out itself. Links are not followed. Names that begin with a dot are left out:
     they are temporary files of killed processes or of editors, and nothing reads them.
     Raises OSError for a folder that cannot be read."""
-    for place, folders, files in os.walk(folder, onerror=_raise_error):
+    # Paths are strings, as thousands of files are checked for one page of results.
+    root = str(Path(folder))
+    for place, folders, files in os.walk(root, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if name[0] != ".")
+        inner = place[len(root) + 1 :]
         for name in (*folders, *sorted(files)):
-            path = Path(place, name)
-            if name[0] != "." and path != Path(folder, MANIFEST):
-                yield path.relative_to(folder).as_posix(), path.lstat()
+            path = f"{inner}/{name}" if inner else name
+            if name[0] != "." and path != MANIFEST:
+                yield path, os.lstat(f"{root}/{path}")
 
 
 def _raise_error(error: OSError) -> NoReturn:
@@ -384,21 +387,26 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
 
     unchecked_prefixes: files whose path in the folder begins with one of these, such as
     "model/", are not checked. So large weights need not be read."""
-    place = folder / MANIFEST
+    place = f"{folder}/{MANIFEST}"
     try:
-        if not stat.S_ISREG(place.lstat().st_mode):
+        if not stat.S_ISREG(os.lstat(place).st_mode):
             raise Damaged(f"{paths.format_project_path(place)} is no regular file")
         manifest = read_json(place)
         if manifest["version"] != 1:
             raise KeyError
         written = manifest["files"]
-        above = {parent.as_posix() for name in written for parent in Path(name).parents}
+        above = {
+            parent.as_posix()
+            for name in written
+            if "/" in name
+            for parent in Path(name).parents
+        }
         modes = {
             name: state.st_mode
             for name, state in iterate_relative_paths_and_stats(folder)
         }
         for name in {**modes, **written}:
-            place, mode = folder / name, modes.get(name, stat.S_IFREG)
+            place, mode = f"{folder}/{name}", modes.get(name, stat.S_IFREG)
             is_folder = stat.S_ISDIR(mode)
             if f"{name}/".startswith(unchecked_prefixes):
                 continue

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import sys
 import time
@@ -98,11 +99,11 @@ class Run:
         first. Raises Damaged where a file is missing or differs from its digest."""
         disk.check_manifest(self.folder, ("model/",))
         for name in JSON_FILES:
-            if not (self.folder / f"{name}.json").exists():
+            if not os.path.exists(f"{self.folder}/{name}.json"):
                 raise Damaged(
                     f"{paths.format_project_path(self.folder)} has no {name}.json"
                 )
-        return {name: read_json(self.folder / f"{name}.json") for name in JSON_FILES}
+        return {name: read_json(f"{self.folder}/{name}.json") for name in JSON_FILES}
 
     @property
     def name(self) -> str:
