@@ -853,6 +853,10 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
     assert re.search(
         r"\n92_your_task: 5 results, 10 runs missing, about \d+ \w+ of a core\n", told
     )
+    assert main([*words, "--profile", "base"]) == 0  # Its plan is of other pages.
+    at_base = capsys.readouterr().out
+    assert re.search(r"\n92_your_task: \d+ results, \d+ runs missing, about", at_base)
+    assert "left out" not in at_base and "core-hours" not in at_base
     stars = put(
         tmp_path,
         "stars.tsv",

@@ -762,16 +762,19 @@ def count_printed_effects_outside_intervals(
 
 
 def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
-    """Return two sentences on how many central comparisons agree with the papers.
+    """Return three sentences on how many central comparisons agree with the papers.
 
     Central comparisons belong to the main conclusions of the papers. The first sentence
-    counts the outcomes ("agrees", ...), the second the printed effects outside our 95 %
-    intervals. README and the overview of claims show them.
+    counts the outcomes ("agrees", ...), the second those that stay significant after
+    Holm's correction, the third the printed effects outside our 95 % intervals. README
+    and the overview of claims show them.
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     every = select_results_without_repeats(verdicts, list_central_claim_ids())
     sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
     parts = f" ({words.format_verdict_word_counts(sure)})" * bool(sure)
+    stay = [r.verdict_word for r in every if r.is_significant_after_holm_correction]
+    kinds = f": {words.format_verdict_word_counts(stay)}" * bool(stay)
     out, total = count_printed_effects_outside_intervals(verdicts)
     agree = sum(
         bool(r.interval_excludes_printed_value) and r.verdict_word == words.AGREES
@@ -780,8 +783,9 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     return (
         f"{len(every)} central comparisons: {len(sure)} measured{parts}, "
         f"{len(every) - len(sure)} not measured. "
-        f"Of the {total} measured ones that have a printed value, {out} shut it out "
-        f"({agree} of these agree with its direction)."
+        f"After Holm's correction {len(stay)} words stay (†){kinds}. "
+        f"Of the {total} measured ones that have a printed value, {out} have it outside "
+        f"our interval ({agree} of these agree with its direction)."
     )
 
 

@@ -133,10 +133,13 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     """Return {step: core-hours} of the plan of a profile, in the order of its steps.
 
     A step is a group of planned runs, made before the next group begins. A user sees
-    the cost before starting runs. It is {} without a plan.
+    the cost before starting runs. It is {} without a plan, and on a user's own data.
 
-    profile: the size of the experiments, such as "base"."""
+    profile: the size of the experiments, such as "base"; a ReaderProfile, a subclass of
+    str, adds a user's own data."""
     by_step = {}
+    if grids.get_reader_profile_attribute(profile, "data"):
+        return by_step
     for line in read_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
     return by_step
@@ -146,9 +149,12 @@ def has_rows_at_profile(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has runs at a profile.
 
     Where a plan lists the runs of the profile, only the notebooks in it have some. At a
-    profile without a plan every notebook has.
+    profile without a plan, and on a user's own data, every notebook has.
 
-    profile: the size of the experiments, such as "base"."""
+    profile: the size of the experiments, such as "base"; a ReaderProfile, a subclass of
+    str, adds a user's own data."""
+    if grids.get_reader_profile_attribute(profile, "data"):
+        return True
     return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
 
 
