@@ -43,7 +43,7 @@ from lib.core.rows import Row, format_kept_head_fraction
 from lib.core.store import Store
 from lib.core.types import Json
 from lib.papers import grids
-from lib.report import plot, site
+from lib.report import plot, site, tables
 from lib.report.tables import (
     Runs,
     arrange_columns_for_page,
@@ -211,7 +211,8 @@ class Page:
         table are only looked up, never executed.
 
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
-        profile and parameters of the notebook, which is called for both tables.
+        profile and parameters of the notebook, which is called for both tables. Pages
+        of the sizes mini and base show no second table, so none is collected for them.
         lookup_only_rows: the Rows of the second table, or a function that returns them.
         It is used only where `rows_or_grid` is no function.
         transform_rows: a function that replaces the Rows which the function
@@ -230,9 +231,10 @@ class Page:
                     f"{self.reader_profile[:]} is a first look, without rows of {rest}"
                 )
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
-            lookup_only_rows = transform_rows(
-                self.expand_rows_to_planned_seeds(rows_or_grid("mini"), "mini")
-            )
+            if str(self.reader_profile) in tables.WITH_MINI_RESULTS:
+                lookup_only_rows = transform_rows(
+                    self.expand_rows_to_planned_seeds(rows_or_grid("mini"), "mini")
+                )
             rows_or_grid = transform_rows(
                 self.expand_rows_to_planned_seeds(rows, self.reader_profile)
             )

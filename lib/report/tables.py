@@ -36,6 +36,9 @@ PRINTED = re.compile(r"(published|printed)\b")
 # experiment. The table of finished and missing seeds has a row for each combination of
 # labels.
 HIDDEN = ("spec", "seed", "run", "state", "error")
+# Profiles (sizes of the experiments) whose pages also show the recorded results at the
+# profile mini.
+WITH_MINI_RESULTS = ("toy", "paper")
 
 
 def collect_results(
@@ -136,7 +139,7 @@ class Runs:
         own results are last."""
         collected = [(self.current, self.profile)]
         has_record = self.recorded.get("run", pd.Series()).notna().any()
-        if str(self.profile) in ("toy", "paper") and has_record:
+        if str(self.profile) in WITH_MINI_RESULTS and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
             SourceFrame(compare.describe_source_of_scores(frame, scale), frame, scale)
