@@ -231,9 +231,11 @@ class Page:
                     f"{self.reader_profile[:]} is a first look, without rows of {rest}"
                 )
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
+            lookup_only_rows = []
             if str(self.reader_profile) in tables.WITH_MINI_RESULTS:
+                mini_rows = rows_or_grid("mini")
                 lookup_only_rows = transform_rows(
-                    self.expand_rows_to_planned_seeds(rows_or_grid("mini"), "mini")
+                    self.expand_rows_to_planned_seeds(mini_rows, "mini")
                 )
             rows_or_grid = transform_rows(
                 self.expand_rows_to_planned_seeds(rows, self.reader_profile)
