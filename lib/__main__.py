@@ -386,10 +386,10 @@ def plan(args: argparse.Namespace) -> bool:
             about = f", {clock.describe_expected_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
             print(f"{notebook.make_notebook_id(path)}: {counts}")
-    about = clock.describe_expected_time(every, args.workers or paths.count_cores())
     # For a profile with a plan (a committed table of the runs to make), the core-hours
     # in the plan are printed. The forecast is not, since it rests on the run times of
     # smaller encoders.
+    about = clock.describe_expected_time(every, args.workers or paths.count_cores())
     if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"

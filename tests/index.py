@@ -27,7 +27,8 @@ TABLE = "| notebook | kind | what it asks | seeds | first line of its page |\n"
 TABLE += "|---|---|---|---|---|\n"
 FIRST = re.compile("00_start_here|92_|.*_00_method")  # what a newcomer opens
 KINDS = {"00_method": "method", "01_summary": "summary"}
-SETTINGS = "settings.join_printed_and_our_settings("  # Such a page holds printed settings to those in use.
+# A page whose code has this text compares printed settings with those in use.
+SETTINGS = "settings.join_printed_and_our_settings("
 
 
 def index():

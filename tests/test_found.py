@@ -192,7 +192,7 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
         judging.make_forest_plot_rows(found, central),
     )
     total, ours, parts, left = re.match(
-        r"(\d+) central comparisons: (\d+) measured \((.*?)\), (\d+) not measured\.",
+        r"(\d+) central comparisons at mini: (\d+) measured \((.*?)\), (\d+) not measured\.",
         text,
     ).groups()
     assert int(total) == len(every) == int(ours) + int(left)

@@ -352,7 +352,7 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     words = f"{counts['agrees']} agree, {counts['the other way round']} the other way round, "
     words += f"{counts['no such effect here']} no such effect here, "
     words += f"{counts['too noisy to say']} too noisy to say"
-    total = f"{len(every)} central comparisons: {measured} measured ({words}), "
+    total = f"{len(every)} central comparisons at mini: {measured} measured ({words}), "
     assert f"{total}{counts['not measured']} not measured" in block
     stay = [reading(x) for x in every if reading(x).endswith("†")]
     first = sum(text.startswith("agrees") for text in stay)

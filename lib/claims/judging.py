@@ -781,7 +781,7 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
         for r in every
     )
     return (
-        f"{len(every)} central comparisons: {len(sure)} measured{parts}, "
+        f"{len(every)} central comparisons at mini: {len(sure)} measured{parts}, "
         f"{len(every) - len(sure)} not measured. "
         f"After Holm's correction {len(stay)} words stay (†){kinds}. "
         f"Of the {total} measured ones that have a printed value, {out} have it outside "
@@ -810,6 +810,7 @@ def format_findings_by_title(
     )
     fields = dict(verdicts) | {
         "BASE": base_profile_verdicts,
+        "PAPER": lists.PAPERS,
         "IN_ONE_LINE": summarise_central_verdicts(verdicts),
         "UNTOUCHED": untouched["spearman"],
     }
@@ -825,9 +826,11 @@ def has_only_existing_claims(template_line: str) -> bool:
     """Return whether the code for all claims in a line of a template is there.
 
     The template `data/found.md` has fields such as "{G1}". A line that names a claim of
-    a paper whose code was deleted cannot be filled, and is left out."""
+    a paper whose code was deleted cannot be filled, and is left out. So is a line with
+    the title of such a paper, "{PAPER[bermo]}"."""
     ids = re.findall(r"\{(?:BASE\[)?([A-Z]+\d+)", template_line)
-    return {*ids} <= {*lists.read_claims()}
+    papers = re.findall(r"\{PAPER\[(\w+)\]", template_line)
+    return {*ids} <= {*lists.read_claims()} and {*papers} <= {*lists.PAPERS}
 
 
 def renew_generated_readme_parts(

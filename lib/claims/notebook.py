@@ -210,11 +210,9 @@ def complete_parameter_values(
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
         if name == "profile":
             check_known_name(f"profile {suffix}", value, grids.PROFILES)
-            if not (
-                parameter_values.get("data")
-                or planned_rows.has_rows_at_profile(
-                    value, make_notebook_id(notebook_path)
-                )
+            scope = grids.find_profile_of_parameters(parameter_values)
+            if not planned_rows.has_rows_at_profile(
+                scope, make_notebook_id(notebook_path)
             ):
                 pages = ", ".join(planned_rows.list_planned_notebook_ids(value))
                 raise Refused(

@@ -148,12 +148,14 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
 def has_rows_at_profile(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has runs at a profile.
 
-    Where a plan lists the runs of the profile, only the notebooks in it have some. At a
-    profile without a plan, and on a user's own data, every notebook has.
+    Where a plan lists the runs of the profile, only the notebooks in it have some, and,
+    on a user's own data, those of no single paper. At a profile without a plan every
+    notebook has.
 
     profile: the size of the experiments, such as "base"; a ReaderProfile, a subclass of
     str, adds a user's own data."""
-    if grids.get_reader_profile_attribute(profile, "data"):
+    has_own_rows = bool(grids.get_reader_profile_attribute(profile, "data"))
+    if has_own_rows and not find_paper_name_of_notebook(notebook_id):
         return True
     return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
 

@@ -42,7 +42,7 @@ from lib.core.spec import Spec, from_json, remove_absolute_paths
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
-# Names, without ".json", of a run's files.
+# Names, without ".json", of the JSON files of each run.
 JSON_FILES = ("spec", "status", "metrics", "env")
 # Where a finished run comes from: "run" was made on this machine, "record" is a
 # committed result in the repository.

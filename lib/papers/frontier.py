@@ -333,7 +333,8 @@ def check_size_of_planned_model(
 
     FLOPs of a further method (a module of lib.methods) are counted from its
     `plan_pruning`, and its `prune` makes the model. If the two disagree, the FLOPs are
-    those of another model. Other methods are not checked.
+    those of another model. Other methods are not checked, and nothing is where the
+    whole model is not among the compared ones.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
@@ -481,7 +482,7 @@ def make_method_comparison_table(
                 rows["parameters"].unique(),
             ):
                 check_size_of_planned_model(
-                    profile, name, m, parameters, whole_parameters
+                    profile, name, int(m), parameters, whole_parameters
                 )
             row_costs = map(
                 partial(count_model_costs, profile),

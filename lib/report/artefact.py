@@ -205,14 +205,14 @@ class Page:
 
         An experiment is a Row: the description of a run, with labels such as task,
         model and seed. The result, a Runs, has a table at the page's profile (size of
-        the experiments, such as "toy") and one at the profile mini for comparison.
+        the experiments, such as "toy"). On pages of the sizes toy and paper it has a
+        second one at the profile mini, for comparison.
         Missing runs of the first table are executed if the notebook is run by hand; a
         command that makes pages has executed them before. Experiments of the second
         table are only looked up, never executed.
 
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
-        profile and parameters of the notebook, which is called for both tables. Pages
-        of the sizes mini and base show no second table, so none is collected for them.
+        profile and parameters of the notebook.
         lookup_only_rows: the Rows of the second table, or a function that returns them.
         It is used only where `rows_or_grid` is no function.
         transform_rows: a function that replaces the Rows which the function

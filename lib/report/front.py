@@ -7,7 +7,6 @@ import torch; the card is made without pandas, which is slow to import."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, format_verdict_word_counts
 from lib.core import paths
+from lib.core.names import Refused
 from lib.core.papers import find_paper_name_of_notebook, list_papers_by_name
 from lib.core.types import Json
 from lib.report import verdicts
@@ -44,13 +44,13 @@ def read_readme_rows_of_paper(paper: str) -> str:
     effect, the printed effect and the word that follows from both.
 
     paper: name of the paper's folder, such as "bermo"."""
-    lines = iter((paths.ROOT / "README.md").read_text().splitlines())
-    head = next(line for line in lines if line.startswith("| comparison, "))
-    title = f"| **{find_paper_title(paper)}**"
-    rows = itertools.dropwhile(lambda line: not line.startswith(title), lines)
-    first = next(rows)
-    rest = itertools.takewhile(lambda line: re.match(r"\| (?!\*\*)", line), rows)
-    return "\n".join([head, "|---|---|---|---|", first, *rest])
+    text = (paths.ROOT / "README.md").read_text()
+    title = re.escape(f"| **{find_paper_title(paper)}**")
+    head = re.search(r"^\| comparison, .*\n\|---.*\n", text, re.M)
+    rows = re.search(rf"^{title}.*\n(\| (?!\*\*).*\n)*", text, re.M)
+    if not (head and rows):
+        raise Refused(f"README.md has no row {title!r}: python -m lib verify --write")
+    return head[0] + rows[0]
 
 
 def find_paper_title(paper: str) -> str:

@@ -90,7 +90,7 @@ class Runs:
 
     current: the collected frame at `profile`.
     recorded: the collected frame at the profile mini, for comparison. Its runs are only
-    looked up.
+    looked up. It is empty on most pages of mini and base, which do not show it.
     profile: size of the experiments, which is toy, mini, base or paper.
     page: id of the notebook. Where it tests a paper's claim, only the seeds that were
     planned for the test are used; with "" all seeds are."""
