@@ -195,8 +195,8 @@ def is_on_central_claim(verdict: Verdict) -> bool:
 def convert_verdict_to_json(verdict: Verdict) -> Json:
     """Return a claim and its measured comparisons as a dict for a page's JSON file.
 
-    The keys are claim (its id), says (its sentence), kind ("finding" or "arithmetic"),
-    profile (size of the experiments), word and measured (outcome and value of a printed
+    The keys are claim (its id), says (its sentence), paper (title, or "the workbook"
+    for a question of this project), kind ("finding" or "arithmetic"), profile (size of the experiments), word and measured (outcome and value of a printed
     number that is computed again), note (remarks, such as on failed runs), leading
     (`is_on_central_claim`) and cells. `cells` is a list of dicts, one for each
     comparison: sentence, ours (measured effect), printed
@@ -205,7 +205,8 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     beside (whether it is one task of a mean over tasks).
 
     verdict: a claim of a paper with its measured comparisons."""
-    claim = lists.read_claims().get(verdict.claim, {"says": "", "role": "own"})
+    unknown = {"says": "", "role": "own", "paper": ""}
+    claim = lists.read_claims().get(verdict.claim, unknown)
     cells = [
         {
             "sentence": r.sentence if not r.beside else f"on {r.task} alone",
@@ -220,6 +221,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     ]
     fields = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
     fields |= {
+        "paper": lists.PAPERS.get(claim["paper"], "the workbook"),
         "profile": verdict.profile,
         "word": verdict.verdict_word,
         "measured": verdict.measured,
