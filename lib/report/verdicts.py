@@ -196,8 +196,9 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     """Return a claim and its measured comparisons as a dict for a page's JSON file.
 
     The keys are claim (its id), says (its sentence), paper (title, or "the workbook"
-    for a question of this project), kind ("finding" or "arithmetic"), profile (size of the experiments), word and measured (outcome and value of a printed
-    number that is computed again), note (remarks, such as on failed runs), leading
+    for a question of this project), kind ("finding" or "arithmetic"), profile (size of
+    the experiments), word and measured (outcome and value of a printed number that is
+    computed again), note (remarks, such as on failed runs), leading
     (`is_on_central_claim`) and cells. `cells` is a list of dicts, one for each
     comparison: sentence, ours (measured effect), printed
     (`format_effect_printed_in_paper`), word (outcome), reading (outcome as tables show
