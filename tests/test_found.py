@@ -9,7 +9,7 @@ from lib import data
 from lib.claims import judging, lists
 from lib.core import paths
 from lib.core.store import Store
-from lib.report import plot
+from lib.report import front, plot
 from lib.report.verdicts import WORDS
 
 pytestmark = pytest.mark.papers()  # The text is on all of them.
@@ -155,6 +155,31 @@ def test_a_figure_and_its_printed_value_are_of_one_comparison():
     """ "{X} points (printed {Y.printed})": X is Y."""
     pairs = re.findall(r"\{([^}]*)\}[^{}()]*\(printed \{([^}]*)\.printed\}\)", TEXT)
     assert len(pairs) >= 8 and not [pair for pair in pairs if pair[0] != pair[1]]
+
+
+def test_a_row_of_the_table_is_of_one_comparison():
+    """So a printed value stands beside its own comparison."""
+    rows = [row for row in PARTS["README"].splitlines() if row.startswith("| ")][1:]
+    for row in rows:
+        assert len({field[:3] for field in FIELD.findall(row)}) == 1, row
+
+
+def test_a_line_of_a_paper_that_was_taken_away_is_left_out(monkeypatch):
+    titles = dict(lists.PAPERS)
+    lines = TEXT.splitlines()
+    assert all(judging.has_only_existing_claims(line) for line in lines)
+    monkeypatch.delitem(lists.PAPERS, "bermo")
+    left = [line for line in lines if not judging.has_only_existing_claims(line)]
+    assert len(left) == 2 and all("{PAPER[bermo]}" in line for line in left)
+    assert len(titles) == 4
+
+
+@pytest.mark.parametrize("paper", lists.PAPERS)
+def test_a_paper_s_summary_has_its_rows_of_the_readme(paper):
+    head, _, first, *rest = front.read_readme_rows_of_paper(paper).splitlines()
+    assert head.startswith("| comparison, ") and len(rest) >= 1
+    assert first.startswith(f"| **{lists.PAPERS[paper]}**")
+    assert not any("**" in row.split(" | ")[0] for row in rest)
 
 
 def test_the_block_of_the_readme_is_that_of_the_records(found, found_at_base):

@@ -857,6 +857,8 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
     at_base = capsys.readouterr().out
     assert re.search(r"\n92_your_task: \d+ results, \d+ runs missing, about", at_base)
     assert "left out" not in at_base and "core-hours" not in at_base
+    assert main(["plan", "ghostbert_b04", *words[2:], "--profile", "base"]) == 0
+    assert "left out 1 notebooks without rows at base" in capsys.readouterr().out
     stars = put(
         tmp_path,
         "stars.tsv",
