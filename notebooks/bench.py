@@ -43,7 +43,7 @@ from lib.core.execute import execute
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.spec import Spec
 from lib.core.steps import find_step_function
-from lib.core.store import Scratch, Store
+from lib.core.store import Store, TrainingOutput
 from lib.data import texts
 from lib.model import backbone
 from lib.papers import frontier, grids
@@ -177,7 +177,7 @@ def ours(model, tokenizer, split, seed):
         labels = rows.labels[chosen].to(loop.get_device())
         return losses.compute_prediction_losses(model(**batch).logits, labels, LABELS)
 
-    run = Scratch(tempfile.mkdtemp(), seed)
+    run = TrainingOutput(tempfile.mkdtemp(), seed)
     return lambda: loop.fit(run, model, rows, loss, TRAIN, LEAN)
 
 
@@ -418,7 +418,7 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
 # ---- PRUNING
 
 
-class Watched(Scratch):
+class Watched(TrainingOutput):
     """A run of a Spec that notes (wall, CPU) seconds after each step, and ends after
     `most`."""
 

@@ -30,7 +30,7 @@ from lib.core.options import Numerics, Targets
 from lib.core.papers import list_papers_by_name
 from lib.core.spec import Spec
 from lib.core.steps import STEPS
-from lib.core.store import Scratch, Store
+from lib.core.store import Store, TrainingOutput
 from lib.data import grammar, own, texts, toy
 from lib.model import backbone
 from lib.papers import grids
@@ -498,7 +498,7 @@ def every_spec(pages, profile):
     )
 
 
-class RunWriter(Scratch):
+class RunWriter(TrainingOutput):
     """What a step or the loop asks of a lib.core.store.RunWriter, without a store;
     `lines` were logged, `told` is the progress."""
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from lib import data as sources
 from lib.core.options import Augment, Numerics
-from lib.core.store import Scratch
+from lib.core.store import TrainingOutput
 from lib.data import Split
 from lib.model import backbone
 from lib.train import augment as words
@@ -89,7 +89,7 @@ def headless(tmp_path_factory):
 def rows_of(split, source, options=OPTIONS, seed=0):
     texts = [*split.a, *(split.b or [])]
     with TemporaryDirectory() as folder:
-        run = Scratch(folder, seed)
+        run = TrainingOutput(folder, seed)
         found, _ = step.collect_replacement_candidates(
             run, texts, source, options.candidates, NUMERICS
         )
@@ -187,11 +187,11 @@ def test_draws_are_of_seed_and_row_number(source):
 
 def test_chunks_change_nothing(source, tmp_path, monkeypatch):
     whole, report = step.collect_replacement_candidates(
-        Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS
+        TrainingOutput(tmp_path, 0), TEXTS, source, 6, NUMERICS
     )
     monkeypatch.setattr(step, "CHUNK", 3)
     again, same = step.collect_replacement_candidates(
-        Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS
+        TrainingOutput(tmp_path, 0), TEXTS, source, 6, NUMERICS
     )
     assert again.keys() == whole.keys() and report == same
     assert all(np.array_equal(again[text], whole[text]) for text in whole)

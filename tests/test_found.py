@@ -141,7 +141,11 @@ def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
         verdict = found_at_base[id] if base else found[id]
         for key in re.findall(r"\[([^\]]+)\]", keys):
             verdict = verdict[key]
-        assert end in ("", ".printed", ".collapsed", ".n", *READINGS), (id, keys, end)
+        assert end in ("", ".printed", ".collapsed", ".seed_count_text", *READINGS), (
+            id,
+            keys,
+            end,
+        )
         own = [r for r in verdict.results if not r.beside] or list(verdict.results)
         there = {(r.cell.text, r.task) for r in own}
         assert len(there) == 1, (id, keys)

@@ -696,11 +696,12 @@ def format_verdicts_csv_rows(
 def format_arithmetic_claims_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[str, ...]]:
-    """Return the rows of `arithmetic.csv`, the committed checks of printed numbers.
+    """Return the rows of `arithmetic.csv`, a committed file on printed numbers that were
+    computed again.
 
-    There is one tuple for each claim that was computed again: claim id, paper, role
-    such as "arithmetic", statement, outcome such as "equal", and the computed value as
-    text.
+    There is one tuple for each claim on such numbers: claim id, paper, role
+    ("arithmetic", "setting" or another role of `claims.csv`), statement, outcome such
+    as "equal", and the computed value as text.
 
     verdicts: {claim id: Verdict}; claims that are decided by runs are left out."""
     about = {

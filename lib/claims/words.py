@@ -462,7 +462,7 @@ class Verdict:
         )
 
     @property
-    def n(self) -> str:
+    def seed_count_text(self) -> str:
         """Return the number of seeds of the claim's first comparison: "5 seeds".
 
         It is "no seeds" without an estimate. Templates of pages quote this text."""

@@ -523,10 +523,10 @@ def explain_failed_input(input_spec: Spec, input_error: str) -> str:
     return input_error if input_error.startswith("needs ") else root
 
 
-class Scratch:
-    """A Scratch takes the log and the arrays of a training that is not stored.
+class TrainingOutput:
+    """A TrainingOutput takes the log and the arrays of a training that is not stored.
 
-    They stay in memory; the subclass `RunWriter` writes them to disk instead. A Scratch
+    They stay in memory; the subclass `RunWriter` writes them to disk instead. A TrainingOutput
     serves benchmarks and the many short trainings of an architecture search.
 
     folder: the folder for checkpoints, if any are written.
@@ -606,7 +606,7 @@ class FolderStamp(NamedTuple):
     spec_modified_ns: int
 
 
-class RunWriter(Scratch):
+class RunWriter(TrainingOutput):
     """A RunWriter is the folder of a training or measurement in progress, for writing.
 
     The function that does the work logs and saves arrays and weights by it, and reads

@@ -106,7 +106,7 @@ def prune_heads_and_neurons(
     layer: AnyModule,
     kept_heads: torch.Tensor,
     kept_neurons: torch.Tensor,
-    head_ranking: torch.Tensor | tuple[()] = (),
+    order_of_all_heads: torch.Tensor | tuple[()] = (),
     unpruned_linear_layers: Collection[str] = (),
 ) -> None:
     """Remove heads and neurons of one transformer layer, in place.
@@ -116,18 +116,18 @@ def prune_heads_and_neurons(
 
     kept_heads, kept_neurons: the indices that stay, [M] and [N], in the order that they
     get in the pruned layer.
-    head_ranking: the indices of all A heads in the order that they get in matrices that
-    keep all heads; needed only with `unpruned_linear_layers`.
+    order_of_all_heads: the indices of all A heads in the order that they get in matrices
+    that keep all heads; needed only with `unpruned_linear_layers`.
     unpruned_linear_layers: matrices that keep all heads: "v" (values), "o" (output
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  `head_ranking` is a tensor if
+        # pyrefly: ignore[bad-index]  `order_of_all_heads` is a tensor if
         # `unpruned_linear_layers` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (
             kept_heads,
-            head_ranking if unpruned_linear_layers else kept_heads,
+            order_of_all_heads if unpruned_linear_layers else kept_heads,
         )
     )
     query, key, value = QKV

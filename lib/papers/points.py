@@ -17,8 +17,8 @@ from lib.core.types import Json
 from lib.papers import grids, students
 
 TOKENS = 128  # FLOPs are counted for one sentence of this number of tokens.
-# f(profile, task, budget in twelfths) -> Spec, the description of a run that trains a
-# student.
+# f(profile, task, budget) -> Spec, the description of a run that trains a student. The
+# budget is in twelfths of the whole model's FLOPs, as BERT-base has twelve heads.
 SpecMaker = Callable[[str, str, int], Spec]
 
 
@@ -50,8 +50,8 @@ class Method:
     # search finds. Any other text names a module of lib.methods, whose `plan_pruning`
     # says what is kept. With the field `flops` the text is not read.
     keeps: str = "width"
-    once: bool = False  # Whether it makes a single model, not one for each budget.
-    # f(profile) -> FLOPs of the model; None counts them from `keeps`.
+    once: bool = False  # Whether the method has a single model, not one a budget.
+    # f(profile) -> FLOPs of the model; None counts those of the parts in `keeps`.
     flops: Callable[[str], int] | None = None
     # f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of the
     # kept heads and neurons.

@@ -540,7 +540,7 @@ class Page:
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.prepend_toy_result_to_answer(
+            "answer": self.add_sentence_on_toy_runs_to_answer(
                 list(answer_sentences)
                 or list_main_result_sentences(verdicts, self.sentences, scale, opening)
             ),
@@ -567,7 +567,9 @@ class Page:
         if not os.environ.get(notebook.BATCH):
             site.write_page_index_of_profile(self.reader_profile[:])
 
-    def prepend_toy_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
+    def add_sentence_on_toy_runs_to_answer(
+        self, answer_sentences: list[str]
+    ) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)

@@ -286,7 +286,8 @@ MANY = 20  # Number of rows from which a forest plot has a small font.
 HOLM = "stays after Holm's correction"
 
 
-# {(source of the number, name of a row): Estimate or None}.
+# {(source of an estimate, such as "this run, toy"; name of a row of the plot): Estimate,
+# or None where this source has none}.
 EstimatesByRow: TypeAlias = Mapping[tuple[str, str], Estimate | None]
 # {name of a row: difference in points that the paper prints}.
 DifferencesByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from lib import data as sources
 from lib.core.names import derive_seed
 from lib.core.options import Numerics, Targets, Train
-from lib.core.store import RunWriter, Scratch
+from lib.core.store import RunWriter, TrainingOutput
 from lib.core.types import Json
 from lib.data import Split, Task
 from lib.model import backbone
@@ -292,7 +292,7 @@ def train_and_save(
 
 
 def score_and_save_predictions(
-    run: Scratch, scorers: Mapping[str, ModelScorer], name_prefix: str = ""
+    run: TrainingOutput, scorers: Mapping[str, ModelScorer], name_prefix: str = ""
 ) -> Metrics:
     """Score a model on every split, save its predictions, and return {metric: value}.
 
@@ -380,7 +380,7 @@ class Trainer:
         loss: loop.Loss | None = None,
         callbacks: Sequence[loop.Callback] = (),
         **changed_train_settings: Any,
-    ) -> Scratch:
+    ) -> TrainingOutput:
         """Train a model in place, and return the log of the training.
 
         The log's `result` is a dict with the number of "steps", "examples_per_second"
@@ -402,8 +402,8 @@ class Trainer:
             )
 
         with TemporaryDirectory() as folder:
-            run = Scratch(folder, self.seed)
-            # pyrefly: ignore[missing-attribute]  # Scratch gets `result` here.
+            run = TrainingOutput(folder, self.seed)
+            # pyrefly: ignore[missing-attribute]  # TrainingOutput gets `result` here.
             run.result = loop.fit(
                 run,
                 model,

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from lib.core import disk, paths, processor
 from lib.core.names import Refused, derive_seed
 from lib.core.options import Numerics, Train
-from lib.core.store import Scratch, print_once
+from lib.core.store import TrainingOutput, print_once
 from lib.core.types import Json
 from lib.stats.metrics import Metrics
 from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
@@ -137,7 +137,7 @@ class Callback:
 
 
 def fit(
-    run: Scratch,
+    run: TrainingOutput,
     model: PreTrainedModel,
     encoded: Encoded,
     loss: Loss,
@@ -304,7 +304,7 @@ def list_parameter_groups(
 
 
 def log_and_select_best_model(
-    run: Scratch,
+    run: TrainingOutput,
     model: PreTrainedModel,
     score: float,
     step: int,
@@ -329,7 +329,7 @@ def log_and_select_best_model(
 
 
 def write_checkpoint(
-    run: Scratch,
+    run: TrainingOutput,
     model: PreTrainedModel,
     optimiser: torch.optim.Optimizer,
     step: int,
@@ -368,7 +368,10 @@ def write_checkpoint(
 
 
 def load_checkpoint(
-    run: Scratch, model: PreTrainedModel, optimiser: torch.optim.Optimizer, dtype: str
+    run: TrainingOutput,
+    model: PreTrainedModel,
+    optimiser: torch.optim.Optimizer,
+    dtype: str,
 ) -> LoadedCheckpoint:
     """Load the last checkpoint of a training into model and optimiser, to resume it.
 

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 from transformers import PreTrainedModel
 
 from lib.core.names import derive_seed
-from lib.core.store import Scratch
+from lib.core.store import TrainingOutput
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import (
@@ -52,7 +52,7 @@ class PruningMasks(loop.Callback):
 
     def __init__(
         self,
-        run: Scratch,
+        run: TrainingOutput,
         model: PreTrainedModel,
         prune_options: Prune,
         step_count: int,
@@ -238,7 +238,9 @@ class LayerMixTraining(loop.Callback):
     `gamma` [1], the scale of the sum. Its metric "mix_bytes_per_token" is the memory
     for the outputs in float32."""
 
-    def __init__(self, run: Scratch, model: PreTrainedModel, mix_options: Mix) -> None:
+    def __init__(
+        self, run: TrainingOutput, model: PreTrainedModel, mix_options: Mix
+    ) -> None:
         self.run, self.model = run, model
         apply_surgery(
             model, mix_options.surgery_operation, seed=derive_seed(run.seed, "mix")
@@ -293,7 +295,7 @@ class GradientRecord(loop.Callback):
 
     def __init__(
         self,
-        run: Scratch,
+        run: TrainingOutput,
         model: PreTrainedModel,
         step_count: int,
         masks: PruningMasks | None,

@@ -165,7 +165,7 @@ def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss
     `distillation.prediction`. Where that is 0, the result is None.
 
     labels: the labels of all N training rows, from which a batch takes those of its
-    rows."""
+    rows; only a regression with `distillation.gold` compares with them."""
 
     def compute_loss(
         logits: Tensor, teacher_logits: Tensor, training_row_numbers: np.ndarray

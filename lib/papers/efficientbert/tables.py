@@ -42,10 +42,11 @@ def list_rows_of_attention_map_runs(
     seeds: Sequence[int],
     further_network_names: Sequence[str],
 ) -> list[Row]:
-    """Return a Row for each seed, the experiments of EfficientBERT's Figure 7 or 8.
+    """Return the Rows of the runs behind EfficientBERT's Figures 7 and 8, one a seed.
 
     A Row is the description of a run on one task, with the labels task and seed. Each
-    run saves the last layers' attention maps and outputs of a teacher and its students.
+    run saves the last layers' attention maps (Figure 7) and outputs (Figure 8) of a
+    teacher and its students.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     tasks: chosen tasks, of which only the first is taken; empty takes the profile's.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lib.core.options import Region
-from lib.core.store import Scratch
+from lib.core.store import TrainingOutput
 from lib.model import gates
 from lib.model.cut import count_prunable_units
 from lib.model.parts import get_layers
@@ -62,7 +62,7 @@ class GateTraining(loop.Callback):
 
     def __init__(
         self,
-        run: Scratch,
+        run: TrainingOutput,
         model: nn.Module,
         gate_alphas: Iterable[Tensor],
         gate_count_by_region: dict[Any, int],
@@ -158,7 +158,9 @@ class GateSearch(GateTraining):
     the logits of all gates, as "<layer>.<kind>". Raises Refused for gates that do not
     fit the model, and for a target that no choice of gates reaches."""
 
-    def __init__(self, run: Scratch, model: PreTrainedModel, options: Gates) -> None:
+    def __init__(
+        self, run: TrainingOutput, model: PreTrainedModel, options: Gates
+    ) -> None:
         apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
         alphas = gates.get_gate_logits(model).values()
         super().__init__(

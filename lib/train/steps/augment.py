@@ -13,7 +13,7 @@ import numpy as np
 from lib import data as sources
 from lib.core.names import Refused, derive_seed
 from lib.core.options import Augment, Numerics
-from lib.core.store import RunWriter, Scratch
+from lib.core.store import RunWriter, TrainingOutput
 from lib.core.types import Json
 from lib.data import Split
 from lib.stats.metrics import Metrics
@@ -76,7 +76,7 @@ class CandidatesAndMetrics(NamedTuple):
 
 
 def collect_replacement_candidates(
-    run: Scratch,
+    run: TrainingOutput,
     texts: list[str],
     replacer: words.WordReplacer,
     candidates_per_word: int,

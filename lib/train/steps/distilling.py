@@ -14,7 +14,7 @@ import transformers
 from lib.core.disk import write_json
 from lib.core.names import derive_seed
 from lib.core.options import Distil
-from lib.core.store import RunWriter, Scratch
+from lib.core.store import RunWriter, TrainingOutput
 from lib.core.types import Json
 from lib.model import backbone
 from lib.model.ghost import Convolution
@@ -91,7 +91,9 @@ class DistillationMetrics(loop.Callback):
     their kernel weights, after the softmax where they have one. The loss over the steps
     is saved as `curve`."""
 
-    def __init__(self, run: Scratch, student: transformers.PreTrainedModel) -> None:
+    def __init__(
+        self, run: TrainingOutput, student: transformers.PreTrainedModel
+    ) -> None:
         self.run = run
         self.kernels = [
             part for part in student.modules() if isinstance(part, Convolution)

@@ -12,7 +12,7 @@ from functools import partial
 import transformers
 
 from lib.core.options import Train
-from lib.core.store import Scratch
+from lib.core.store import TrainingOutput
 from lib.core.types import Json
 from lib.model import backbone, supernet
 from lib.papers.efficientbert import students, warming
@@ -216,7 +216,7 @@ def make_short_training_scorer(
         )
         judge = make_model_scorer(training, student, selection_score_kind)
         # The training of a candidate is short, so no checkpoints are written.
-        part = Scratch(run.folder, run.seed)
+        part = TrainingOutput(run.folder, run.seed)
         if corpus:
             assert pretraining_settings is not None
             with students.build_distillation_loss(
