@@ -356,11 +356,11 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     assert f"{total}{counts['not measured']} not measured" in block
     stay = [reading(x) for x in every if reading(x).endswith("†")]
     first = sum(text.startswith("agrees") for text in stay)
-    assert (
-        f"After Holm's correction {len(stay)} words stay (†): {first} agree, " in block
+    assert f"After Holm's correction {len(stay)} stay (†): {first} agree, " in block
+    shut = (
+        f"Of {len(held)} with a printed value {len(out)} have it outside our interval"
     )
-    shut = f"Of the {len(held)} measured ones that have a printed value, {len(out)} have it outside"
-    assert f"{shut} our interval ({agree} of these agree" in block
+    assert f"{shut} ({agree} agree with its direction)." in block
 
 
 def result(low, high, text="a > b", seeds=3, **more):

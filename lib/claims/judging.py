@@ -784,9 +784,9 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     return (
         f"{len(every)} central comparisons at mini: {len(sure)} measured{parts}, "
         f"{len(every) - len(sure)} not measured. "
-        f"After Holm's correction {len(stay)} words stay (†){kinds}. "
-        f"Of the {total} measured ones that have a printed value, {out} have it outside "
-        f"our interval ({agree} of these agree with its direction)."
+        f"After Holm's correction {len(stay)} stay (†){kinds}. "
+        f"Of {total} with a printed value {out} have it outside our interval ({agree} "
+        f"agree with its direction)."
     )
 
 
