@@ -11,7 +11,7 @@ from lib.core import paths
 from lib.core.papers import list_papers_by_name
 
 FOLDERS = ("lib/papers", "notebooks", "data/published")
-LEFT = ".git", ".venv", "models", "runs", "scratch", "toy", "glue"
+LEFT = ".git", ".venv", ".hypothesis", "models", "runs", "scratch", "toy", "glue"
 # The checkout itself, the first root, is imported once and forgotten. Then each copy is
 # imported in a process that has the packages that lib needs.
 IMPORT_ALL = """
