@@ -370,7 +370,7 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
     documents of Wikipedia and books once; these must be at hand."""
     common, start, teacher = starting(rows)
     text = {
-        "corpus": texts.describe_corpus("wikipedia+books", documents),
+        "corpus": texts.make_corpus_data_descriptor("wikipedia+books", documents),
         "numerics": LEAN,
     }
     text |= {

@@ -403,11 +403,11 @@ def anywhere(monkeypatch):
         task,
         rows=None,
         held_out=0,
-        unseen=0,
-        beside=0,
-        in_order=False,
-        words=0,
-        drawn=False,
+        max_unseen_rows=0,
+        reserved_rows=0,
+        in_file_order=False,
+        min_words=0,
+        draws_rows_by_seed=False,
     ):
         data.find_task_by_name(source, task)
         told = {
@@ -416,16 +416,21 @@ def anywhere(monkeypatch):
             "digest": "0" * 16,
             "rows": rows,
             "held_out": held_out,
-            "in_order": in_order,
-            "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16},
-            "drawn": drawn and {"rows": 10**6, "digest": "0" * 16},
+            "in_order": in_file_order,
+            "unseen": max_unseen_rows
+            and {
+                "rows": max_unseen_rows,
+                "beside": reserved_rows,
+                "digest": "0" * 16,
+            },
+            "drawn": draws_rows_by_seed and {"rows": 10**6, "digest": "0" * 16},
         }
         return {name: value for name, value in told.items() if value}
 
     monkeypatch.setattr(data, "make_data_descriptor", described)
     monkeypatch.setattr(
         texts,
-        "describe_corpus",
+        "make_corpus_data_descriptor",
         lambda corpus_name, document_count=None: (
             {"text": corpus_name, "digest": "0" * 16}
             | ({"documents": document_count} if document_count else {})
@@ -456,7 +461,10 @@ def without_data(monkeypatch, tmp_path):
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
-    drawing = data.select_unseen_test_row_positions, data.select_training_pool
+    drawing = (
+        data.select_unseen_test_row_positions,
+        data.select_training_rows_without_unseen_text,
+    )
     for function in (
         data.read_splits_cached,
         data.digest_rows_cached,

@@ -61,7 +61,12 @@ def sst2(tmp_path, monkeypatch):
 
 
 def described(rows=20, held_out=5, **more):
-    fixed = {"unseen": 8, "beside": 30, "words": 9, "drawn": True} | more
+    fixed = {
+        "max_unseen_rows": 8,
+        "reserved_rows": 30,
+        "min_words": 9,
+        "draws_rows_by_seed": True,
+    } | more
     return data.make_data_descriptor("glue", "SST-2", rows, held_out, **fixed)
 
 
@@ -141,7 +146,7 @@ def test_the_descriptor_has_the_digest_of_the_pool_and_not_of_a_draw(sst2):
     ):
         data.load(told | {"drawn": told["drawn"] | {"digest": "0" * 16}}, 0)
     assert "drawn" not in data.make_data_descriptor(
-        "glue", "SST-2", 20, 5, unseen=8, beside=30
+        "glue", "SST-2", 20, 5, max_unseen_rows=8, reserved_rows=30
     )
 
 
@@ -152,13 +157,13 @@ def test_draws_that_cannot_be(sst2):
     ):
         described(rows=50)
     with pytest.raises(ValueError, match="drawn or in order, not both"):
-        described(in_order=True)
+        described(in_file_order=True)
     with pytest.raises(
         ValueError, match="are drawn by a seed: give `load` that of the run"
     ):
         data.load(described())
     with pytest.raises(ValueError, match="beside None"):
-        described(rows=None, beside=0)
+        described(rows=None, reserved_rows=0)
 
 
 def test_noted_pools_need_no_data(sst2, monkeypatch, tmp_path):
@@ -172,7 +177,7 @@ def test_noted_pools_need_no_data(sst2, monkeypatch, tmp_path):
     forget()
     assert described() == told
     with pytest.raises(FileNotFoundError):
-        described(unseen=7)
+        described(max_unseen_rows=7)
 
 
 @pytest.mark.parametrize("task", TASKS)

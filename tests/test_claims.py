@@ -33,10 +33,10 @@ from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.report.verdicts import format_result_sentence
 from lib.stats import paired
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
-METRICS = {task: (Column(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
-METRICS["CoLA"] = (Column("CoLA", "CoLA", "matthews"),)
+METRICS = {task: (MetricColumn(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
+METRICS["CoLA"] = (MetricColumn("CoLA", "CoLA", "matthews"),)
 SETTING = JudgingInputs(METRICS, "mini")
 LINE = {"id": "G1", "role": "central", "seeds": "", "may_fail": ""}
 
@@ -652,7 +652,7 @@ def questions(f1, seeds=3):
 
 
 def test_questions_are_paired_by_their_marks():
-    columns = METRICS | {"SQuAD2": (Column("SQuAD2", "SQuAD2", "span_f1"),)}
+    columns = METRICS | {"SQuAD2": (MetricColumn("SQuAD2", "SQuAD2", "span_f1"),)}
     frame = questions(
         {"a": [1.0, 0.9] * 300, "b": [0.9, 0.7] * 300, "none": [0, 1] * 300}
     )

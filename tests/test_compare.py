@@ -278,7 +278,7 @@ def test_efficientbert_selects_as_its_code_does(task, names, anywhere):
     assert nas.make_train_settings(nas.PREDICTION, "paper", task).select_by == by
 
 
-ONE = compare.Column("SST-2", "SST-2", "accuracy")
+ONE = compare.MetricColumn("SST-2", "SST-2", "accuracy")
 
 
 def answers(right, n=400, labels=None):
@@ -331,7 +331,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
 @pytest.mark.parametrize("metric, chance", [("matthews", 10.0), ("f1", 200 / 3)])
 def test_the_chance_of_other_metrics(metric, chance):
     found = compare.measure_score_and_chance_level(
-        answers(0.9), compare.Column("x", "x", metric)
+        answers(0.9), compare.MetricColumn("x", "x", metric)
     )
     assert found.chance == pytest.approx(chance) and not found.has_collapsed
 
@@ -349,16 +349,19 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
         ]
 
     both = rows(0.9, 0.5, 0.9), rows(0.8, 0.8, 0.5)
-    pairs = compare.pair_rows(*both, {"SST-2": (ONE,)}, spared)
+    pairs = compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)}, spared)
     assert [pair.seed for pair in pairs] == [*range(n)]
-    assert [pair.seed for pair in compare.pair_rows(*both, {"SST-2": (ONE,)})] == [0]
+    assert [
+        pair.seed
+        for pair in compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)})
+    ] == [0]
 
     def gone(_):
         raise FileNotFoundError
 
     both[0][0]["run"] = answers(0.9)
     both[0][0]["run"].read_arrays = gone  # its loss was not finite
-    pairs = compare.pair_rows(*both, {"SST-2": (ONE,)}, spared)
+    pairs = compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)}, spared)
     assert [pair.seed for pair in pairs] == [*range(1, n)]
 
 

@@ -257,7 +257,7 @@ def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
     ]
 
 
-COLUMNS = {"CoLA": (compare.Column("CoLA", "CoLA", "accuracy"),)}
+COLUMNS = {"CoLA": (compare.MetricColumn("CoLA", "CoLA", "accuracy"),)}
 
 
 def row(model, seed, dtype, deep="", twin=None):
@@ -278,14 +278,14 @@ def row(model, seed, dtype, deep="", twin=None):
         "state": "finished",
     }
     spec = Spec("finetune", {"train": TRAIN}).with_seed(seed)
-    return compare.add_metrics_of_run(told | {"spec": spec})
+    return compare.add_run_metrics_to_row(told | {"spec": spec})
 
 
 def test_pairs_have_one_dtype_and_are_counted_by_it():
     ours = [row("a", n, "bfloat16" if n < 3 else "float32") for n in range(6)]
     theirs = [row("b", n, "bfloat16" if n < 4 else "float32") for n in range(5)]
     theirs.append(row("b", 5, "float32", deep="bfloat16"))  # another teacher
-    found = compare.pair_rows(ours, theirs, COLUMNS)
+    found = compare.pair_runs_by_task_and_seed(ours, theirs, COLUMNS)
     told = [(pair.seed, pair.dtype) for pair in found]
     assert told == [(0, "bfloat16"), (1, "bfloat16"), (2, "bfloat16"), (4, "float32")]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
@@ -307,7 +307,7 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
 def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     plain = row("b", 0, "float32")
     ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16", twin=plain["run"])
-    (pair,) = compare.pair_rows([ours], [theirs], COLUMNS)
+    (pair,) = compare.pair_runs_by_task_and_seed([ours], [theirs], COLUMNS)
     assert pair.dtype == "float32"
     rows = compare.substitute_float32_for_mixed_dtypes([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]

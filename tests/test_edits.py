@@ -21,12 +21,12 @@ def table(prefix, flip, count=100):
 def clock(request, monkeypatch):
     """Whether the clock of the file system stands still between two edits."""
     if request.param:
-        now, stamp = time.time_ns(), disk.read_file_stamp
+        now, stamp = time.time_ns(), disk.read_file_metadata
 
         def coarse(path):
             return stamp(path)._replace(modified_ns=now, changed_ns=now, inode=7)
 
-        monkeypatch.setattr(disk, "read_file_stamp", coarse)
+        monkeypatch.setattr(disk, "read_file_metadata", coarse)
 
 
 def test_rows_are_read_again_after_each_edit(tmp_path, clock, monkeypatch):

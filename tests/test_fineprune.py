@@ -38,7 +38,7 @@ TRAIN = Train(
     epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
 )
 DATA, SQUAD = (
-    data.make_data_descriptor("toy", "CoLA", 64, unseen=8),
+    data.make_data_descriptor("toy", "CoLA", 64, max_unseen_rows=8),
     data.make_data_descriptor("toy", "SQuAD2", 48),
 )
 SPAN = Span(stride=12, max_query=10, max_answer=8)
@@ -117,7 +117,7 @@ def test_spans_are_saved_and_found_again(runs):
     dev, run = data.load(SQUAD)["dev"], runs["spans"]
     model, tokenizer = backbone.load(run.model_folder)
     rows, marks = heads.encode_rows_and_make_scorer(
-        tokenizer, dev, data.find_described_task(SQUAD), 40, to_plain_json(SPAN)
+        tokenizer, dev, data.find_task_of_descriptor(SQUAD), 40, to_plain_json(SPAN)
     )
     found, arrays = marks(loop.predict_logits(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.read_arrays("predictions")["spans"])
@@ -219,7 +219,7 @@ def test_pages_read_arrays_of_the_course_that_a_run_saves(runs):
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
     run = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store)
-    start, task = runs["backbone"].model_folder, data.find_described_task(DATA)
+    start, task = runs["backbone"].model_folder, data.find_task_of_descriptor(DATA)
     model, tokenizer = heads.load_task_model_and_tokenizer(
         start, task, 0.0, derive_seed(1, "head")
     )
@@ -385,7 +385,7 @@ def test_what_needs_no_reading():
     scores = scored(64)
     assert (
         heads.score_majority_baseline(
-            data.find_described_task(scores), data.load(scores)
+            data.find_task_of_descriptor(scores), data.load(scores)
         )
         == 0.0
     )

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from lib import data
-from lib.core.memo import cache_result_within_block, enable_result_cache
+from lib.core.memo import cache_results_while_enabled, enable_result_cache
 from lib.papers import grids
 
 
@@ -13,7 +13,7 @@ from lib.papers import grids
 def number():
     """A function that returns another number at each call that is computed."""
     numbers = count()
-    return cache_result_within_block(lambda *_, **__: next(numbers))
+    return cache_results_while_enabled(lambda *_, **__: next(numbers))
 
 
 def test_within_a_block_each_result_is_computed_once(number):
@@ -47,14 +47,14 @@ def test_what_cannot_be_told_apart_is_computed(number):
 
 
 def test_a_dict_that_a_caller_changes_is_not_that_of_the_next():
-    made = cache_result_within_block(lambda: {"rows": 4})
+    made = cache_results_while_enabled(lambda: {"rows": 4})
     with enable_result_cache():
         made()["rows"] = 5
         assert made() == {"rows": 4}
 
 
 def test_an_error_is_raised_at_each_call():
-    @cache_result_within_block
+    @cache_results_while_enabled
     def fail(_):
         raise TypeError("as the function says")
 

@@ -37,7 +37,7 @@ def shape(model):
 
 
 NUMERICS = Numerics("float32", 1)
-DATA = data.make_data_descriptor("toy", "BigramShift", 48, unseen=8)
+DATA = data.make_data_descriptor("toy", "BigramShift", 48, max_unseen_rows=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 GATES = nas.make_gate_settings(0.3, share=0.2, memory=0.5)
 PREDICTION, BOTH = (

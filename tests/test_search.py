@@ -330,7 +330,7 @@ def likeness(run, teacher):
     for folder in (run.model_folder, teacher.model_folder):
         model, tokenizer = backbone.load(folder)
         encoded, _ = heads.encode_rows_and_make_scorer(
-            tokenizer, rows, data.find_described_task(DATA), 32
+            tokenizer, rows, data.find_task_of_descriptor(DATA), 32
         )
         found.append(
             loop.predict_logits(model.eval(), encoded, NUMERICS).astype(np.float64)
@@ -389,7 +389,7 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
         ).eval()
         supernet.inherit_weights(part, model)
         encoded, marks = heads.encode_rows_and_make_scorer(
-            tokenizer, rows, data.find_described_task(DATA), 32
+            tokenizer, rows, data.find_task_of_descriptor(DATA), 32
         )
         assert (
             marks(loop.predict_logits(part, encoded, NUMERICS))[0]["spearman"]

@@ -248,9 +248,9 @@ def runs(**more):
 
 @pytest.fixture
 def metrics(monkeypatch):
-    from lib.stats.compare import Column
+    from lib.stats.compare import MetricColumn
 
-    of = {"SST-2": (Column("SST-2", "SST-2", "accuracy"),)}
+    of = {"SST-2": (MetricColumn("SST-2", "SST-2", "accuracy"),)}
     monkeypatch.setattr(grids, "select_score_columns_by_task", lambda *_: of)
 
 

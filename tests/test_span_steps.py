@@ -101,7 +101,7 @@ def test_what_is_kept_of_answers(name, task, runs):
     rows, marks = heads.encode_rows_and_make_scorer(
         tokenizer,
         dev,
-        data.find_described_task(DATA[task]),
+        data.find_task_of_descriptor(DATA[task]),
         TRAIN.max_length,
         to_plain_json(SPAN),
     )

@@ -92,9 +92,9 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
     spec = Spec(
         "distil", {"surgery": Output("importance", "plan")}, {"importance": finetune()}
     )
-    assert spec.make_step_arguments({"importance": {"plan": [1]}})["surgery"] == [1]
+    assert spec.resolve_step_arguments({"importance": {"plan": [1]}})["surgery"] == [1]
     with pytest.raises(KeyError, match="plan"):
-        spec.make_step_arguments({"importance": {"plans": 1}})
+        spec.resolve_step_arguments({"importance": {"plans": 1}})
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def rows(count, seed=0):
 
 def test_rows_come_back_as_they_were(runs):
     found, wanted = (
-        tokens.load_or_compute_rows("one", lambda: rows(2500), ("a", "b")),
+        tokens.load_or_compute_token_rows("one", lambda: rows(2500), ("a", "b")),
         list(rows(2500)),
     )
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
@@ -45,10 +45,12 @@ def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        tokens.load_or_compute_rows("one", broken, ("a",))
+        tokens.load_or_compute_token_rows("one", broken, ("a",))
     assert list((runs / ".tokens" / "ids").iterdir()) == []
-    tokens.load_or_compute_rows("one", lambda: iter([{"a": [1, 2]}]), ("a",))
-    assert tokens.load_or_compute_rows("one", broken, ("a",))["a"][0].tolist() == [1, 2]
+    tokens.load_or_compute_token_rows("one", lambda: iter([{"a": [1, 2]}]), ("a",))
+    assert tokens.load_or_compute_token_rows("one", broken, ("a",))["a"][
+        0
+    ].tolist() == [1, 2]
 
 
 def flipped(path, other):
@@ -72,13 +74,15 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     """Also a file whose size and time stay."""
     wanted = [row["a"] for row in rows(300)]
     for key, seed in (("one", 0), ("two", 1)):
-        tokens.load_or_compute_rows(key, lambda seed=seed: rows(300, seed), ("a", "b"))
+        tokens.load_or_compute_token_rows(
+            key, lambda seed=seed: rows(300, seed), ("a", "b")
+        )
     names = (name.replace("one", key) for key in ("one", "two"))
     folders = (runs / ".tokens" / "ids" / key for key in ("one", "two"))
     there, other = (folder / each for folder, each in zip(folders, names, strict=True))
     DAMAGE[kind](there, other)
     calls = []
-    found = tokens.load_or_compute_rows(
+    found = tokens.load_or_compute_token_rows(
         "one", lambda: calls.append(0) or rows(300), ("a", "b")
     )
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
@@ -87,10 +91,10 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
 
 def test_a_folder_under_the_name_of_another_is_made_again(runs):
     wanted = [row["a"] for row in rows(300)]
-    tokens.load_or_compute_rows("two", lambda: rows(300, 1), ("a", "b"))
+    tokens.load_or_compute_token_rows("two", lambda: rows(300, 1), ("a", "b"))
     place = runs / ".tokens" / "ids"
     (place / "two").rename(place / "one")
-    found = tokens.load_or_compute_rows("one", lambda: rows(300), ("a", "b"))
+    found = tokens.load_or_compute_token_rows("one", lambda: rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted
 
 
@@ -98,7 +102,9 @@ def test_memory_does_not_grow_with_the_rows():
     def peak(count):
         tracemalloc.start()
         made = ({"a": [7] * 100} for _ in range(count))
-        found = tokens.load_or_compute_rows(f"rows-{count}", lambda: made, ("a",))["a"]
+        found = tokens.load_or_compute_token_rows(
+            f"rows-{count}", lambda: made, ("a",)
+        )["a"]
         assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(
             range(0, count, 97)
         )

@@ -196,13 +196,15 @@ def glue(tmp_path, monkeypatch):
 
 
 def test_the_rest_of_the_training_rows(glue):
-    described = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
+    described = data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=10)
     assert described["unseen"].keys() == {"rows", "beside", "digest"}
     assert described["unseen"]["beside"] == 25
     there = data.load(described)
     used = set(there["train"].index) | set(there["held_out"].index)
     assert len(there["unseen"]) == 10 and used.isdisjoint(there["unseen"].index)
-    all_there = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=100)["unseen"]
+    all_there = data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=100)[
+        "unseen"
+    ]
     assert all_there["rows"] == 15
     assert (
         data.read_unseen_row_scoring_arrays(described)["labels"].tolist()
@@ -212,13 +214,15 @@ def test_the_rest_of_the_training_rows(glue):
         dict(rows=10),
         dict(rows=4, held_out=2),
     ):  # one set for all runs of a task
-        other = data.make_data_descriptor("glue", "SST-2", **few, unseen=10, beside=25)
+        other = data.make_data_descriptor(
+            "glue", "SST-2", **few, max_unseen_rows=10, reserved_rows=25
+        )
         assert other["unseen"] == described["unseen"]
 
 
 @pytest.mark.parametrize("task, first", [("MRPC", 1), ("STS-B", 2.5)])
 def test_official_unseen_rows(glue, task, first):
-    described = data.make_data_descriptor("glue", task, unseen=2)
+    described = data.make_data_descriptor("glue", task, max_unseen_rows=2)
     found = data.load(described)["unseen"]
     assert found.a[0] == "a cat" and found.y[0] == first and len(found) == 2
     assert (
@@ -226,17 +230,17 @@ def test_official_unseen_rows(glue, task, first):
         == found.y.tolist()
     )
     assert (
-        data.make_data_descriptor("glue", task, 1, unseen=2)["unseen"]
+        data.make_data_descriptor("glue", task, 1, max_unseen_rows=2)["unseen"]
         == described["unseen"]
     )
 
 
 def test_the_digest_covers_unseen_rows(glue):
-    before = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
+    before = data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=10)
     plain = data.make_data_descriptor("glue", "SST-2", 20, 5)
     row = data.load(before)["unseen"].index[0]
     glue([*APART[:row], "another text instead of it", *APART[row + 1 :]])
-    after = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
+    after = data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=10)
     assert after["unseen"] != before["unseen"] and after["digest"] != plain["digest"]
     with pytest.raises(
         ValueError, match="its unseen rows, has digest .*; this run is of"
@@ -245,24 +249,24 @@ def test_the_digest_covers_unseen_rows(glue):
 
 
 def test_the_digest_covers_official_unseen_rows(glue, tmp_path):
-    before = data.make_data_descriptor("glue", "STS-B", unseen=2)
+    before = data.make_data_descriptor("glue", "STS-B", max_unseen_rows=2)
     path = tmp_path / "stsbenchmark" / "sts-test.csv"
     path.write_text(path.read_text().replace("5.000", "4.8"))
     forget()
-    after = data.make_data_descriptor("glue", "STS-B", unseen=2)
+    after = data.make_data_descriptor("glue", "STS-B", max_unseen_rows=2)
     assert after["unseen"] != before["unseen"] and after["digest"] == before["digest"]
     path.unlink()
     forget()
     with pytest.raises(FileNotFoundError, match="sts-test.csv"):
-        data.make_data_descriptor("glue", "STS-B", unseen=2)
+        data.make_data_descriptor("glue", "STS-B", max_unseen_rows=2)
 
 
 CANNOT = [
     ({}, "beside None, of which None are trained on"),
-    ({"rows": 20, "in_order": True}, "name `rows`, not in order"),
+    ({"rows": 20, "in_file_order": True}, "not in file order"),
     (
-        {"rows": 20, "held_out": 5, "beside": 24},
-        "and `beside` no fewer than `rows` and `held_out`",
+        {"rows": 20, "held_out": 5, "reserved_rows": 24},
+        "and `reserved_rows` no fewer than `rows` and `held_out`",
     ),
     ({"rows": 40}, "every other row of glue/SST-2 shares text"),
 ]
@@ -271,20 +275,23 @@ CANNOT = [
 @pytest.mark.parametrize("more, message", CANNOT)
 def test_unseen_rows_that_cannot_be(glue, more, message):
     with pytest.raises(ValueError, match=message):
-        data.make_data_descriptor("glue", "SST-2", unseen=5, **more)
+        data.make_data_descriptor("glue", "SST-2", max_unseen_rows=5, **more)
 
 
 def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     """Digest, labels and clusters are found where the data are not."""
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setattr(paths, "UNSEEN", tmp_path / "unseen")
-    described = data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10)
+    described = data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=10)
     judging = data.read_unseen_row_scoring_arrays(described)
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": described["digest"]}))
     assert note("glue", "SST-2", 10, 25) == described["unseen"]
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
     forget()
-    assert data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=10) == described
+    assert (
+        data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=10)
+        == described
+    )
     for name, values in data.read_unseen_row_scoring_arrays(described).items():
         assert np.array_equal(values, judging[name])
     assert (
@@ -292,7 +299,7 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
         and "glue/CoLA" not in data.read_committed_data_digests()
     )
     with pytest.raises(FileNotFoundError):
-        data.make_data_descriptor("glue", "SST-2", 20, 5, unseen=9)
+        data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=9)
 
 
 def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
@@ -421,14 +428,14 @@ READING = {
 START = Spec("pretrain", READING, seed=0)
 
 
-def tuned(task, unseen=0):
+def tuned(task, max_unseen_rows=0):
     """The Spec of a training on 48 rows of CoLA, or of scores."""
     train = Train(epochs=2, batch=8, lr=1e-3, max_length=24, select="best")
     args = {"targets": Targets("hard"), "numerics": NUMERICS, "train": train}
     args["data"] = (
         scored(48, 0, unseen)
         if task == "scores"
-        else data.make_data_descriptor("toy", task, 48, unseen=unseen)
+        else data.make_data_descriptor("toy", task, 48, max_unseen_rows=max_unseen_rows)
     )
     return Spec("finetune", args, {"start": START})
 
@@ -450,12 +457,12 @@ def untimed(run):
 @pytest.mark.parametrize("task", ["CoLA", "scores"])
 def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     """The rest of the run is what it is without them, and pairs are judged on both."""
-    run, plain = make(tuned(task, unseen=21)), make(tuned(task))
+    run, plain = make(tuned(task, max_unseen_rows=21)), make(tuned(task))
     told = run.spec["args"]["data"]["unseen"]
     kept = data.read_unseen_row_scoring_arrays(run.spec["args"]["data"])
     rows, count = kept["judged"], len(run.read_arrays("predictions")["labels"])
     found = compare.read_labels_and_predictions(
-        run, compare.Column("x", "x", "accuracy")
+        run, compare.MetricColumn("x", "x", "accuracy")
     )
     logits = run.read_arrays("predictions")["logits"]
     assert np.array_equal(logits, plain.read_arrays("predictions")["logits"])
@@ -464,9 +471,9 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
     said = data.unpack_predictions(run.read_arrays("predictions_unseen"), told["rows"])
     assert np.array_equal(found["said"][count:], said[rows])
-    names = data.find_described_task(run.spec["args"]["data"]).metrics
+    names = data.find_task_of_descriptor(run.spec["args"]["data"]).metrics
     for name in names:
-        column = compare.Column("x", "x", name)
+        column = compare.MetricColumn("x", "x", name)
         assert (
             metrics.compute_metric(name, found["said"][:count], found["labels"][:count])
             == (run.metrics[name])
@@ -489,9 +496,9 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     frame = pd.DataFrame(
         [{"task": task, "seed": 1, "model": name, "run": run} for name in "ab"]
     )
-    of = {task: (compare.Column(task, task, names[0]),)}
+    of = {task: (compare.MetricColumn(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-    [pair] = compare.pair_rows(
+    [pair] = compare.pair_runs_by_task_and_seed(
         a, b, of, includes_collapsed_method_and_baseline=(True, True)
     )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
@@ -502,7 +509,9 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
-        compare.pair_rows(a, b, of, includes_collapsed_method_and_baseline=(True, True))
+        compare.pair_runs_by_task_and_seed(
+            a, b, of, includes_collapsed_method_and_baseline=(True, True)
+        )
 
 
 @cache
@@ -593,7 +602,7 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     labels = np.arange(6) % 2
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
     found = compare.read_labels_and_predictions(
-        holding(arrays), compare.Column("x", "x", "accuracy")
+        holding(arrays), compare.MetricColumn("x", "x", "accuracy")
     )
     assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(
         range(6)
@@ -604,11 +613,13 @@ def test_rows_in_order_are_the_two_ends_of_the_file():
     """EfficientBERT's parts: the first tenth of the training rows to learn from, the
     last hundredth to score on."""
     whole = data.read_splits("toy", "RTE")["train"]
-    there = data.load(data.make_data_descriptor("toy", "RTE", 40, 10, in_order=True))
+    there = data.load(
+        data.make_data_descriptor("toy", "RTE", 40, 10, in_file_order=True)
+    )
     assert there["train"].index.tolist() == whole.index[:40].tolist()
     assert there["held_out"].index.tolist() == whole.index[-10:].tolist()
     rest = data.load(
-        data.make_data_descriptor("toy", "RTE", held_out=10, in_order=True)
+        data.make_data_descriptor("toy", "RTE", held_out=10, in_file_order=True)
     )
     assert rest["train"].index.tolist() == whole.index[:-10].tolist()
     assert rest["held_out"].a == whole.a[-10:]

@@ -193,20 +193,24 @@ def library(tmp_path, monkeypatch):
 
 
 def test_documents_and_digests_of_text(library):
-    told = texts.describe_corpus("wikipedia", 2)
+    told = texts.make_corpus_data_descriptor("wikipedia", 2)
     assert list(texts.iterate_verified_documents(told)) == [
         ["word0 word1 word2 .", "word3 word0 ."],
         ["word1 word1 word2 .", "word3 word1 ."],
     ]
     assert [
         len(document)
-        for document in texts.iterate_verified_documents(texts.describe_corpus("books"))
+        for document in texts.iterate_verified_documents(
+            texts.make_corpus_data_descriptor("books")
+        )
     ] == [
         20,
         10,
     ]
     mixed = list(
-        texts.iterate_verified_documents(texts.describe_corpus("wikipedia+books"))
+        texts.iterate_verified_documents(
+            texts.make_corpus_data_descriptor("wikipedia+books")
+        )
     )
     assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [
         2,
@@ -218,7 +222,7 @@ def test_documents_and_digests_of_text(library):
     texts.digest_documents.cache_clear()
     (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
     assert (
-        texts.describe_corpus("wikipedia", 2) == told
+        texts.make_corpus_data_descriptor("wikipedia", 2) == told
     )  # more text behind does not matter
     (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
     texts.digest_documents.cache_clear()
@@ -229,18 +233,18 @@ def test_documents_and_digests_of_text(library):
     with pytest.raises(
         ValueError, match="books has 2 documents; this run is of 9: ask for fewer"
     ):
-        texts.iterate_verified_documents(texts.describe_corpus("books", 9))
+        texts.iterate_verified_documents(texts.make_corpus_data_descriptor("books", 9))
     with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
-        texts.describe_corpus("wikpedia")
+        texts.make_corpus_data_descriptor("wikpedia")
 
 
 def test_absent_text_is_told_and_known_by_its_digest(library, monkeypatch):
     (library / "books" / "train-00.txt").unlink()
     monkeypatch.setattr(paths, "DIGESTS", library / "digests.json")
     with pytest.raises(FileNotFoundError, match="no text under .*put UTF-8 files"):
-        texts.describe_corpus("books", 7)
+        texts.make_corpus_data_descriptor("books", 7)
     (library / "digests.json").write_text(json.dumps({"texts/books/7": "0123"}))
-    assert texts.describe_corpus("books", 7) == {
+    assert texts.make_corpus_data_descriptor("books", 7) == {
         "text": "books",
         "digest": "0123",
         "documents": 7,
@@ -250,7 +254,7 @@ def test_absent_text_is_told_and_known_by_its_digest(library, monkeypatch):
 def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
     train = Train(epochs=7, batch=2, lr=1e-3, max_length=12)
     encoded, batches = text.encode_corpus(
-        texts.describe_corpus("wikipedia"), tokenizer, train, seed=0
+        texts.make_corpus_data_descriptor("wikipedia"), tokenizer, train, seed=0
     )
     assert (
         len(encoded) == 5 * 6
@@ -278,7 +282,7 @@ TRAIN = Train(
 )
 CORPUS = {"sentences": 90, "seed": 0}
 DATA = {
-    "CoLA": data.make_data_descriptor("toy", "CoLA", 48, 8, unseen=8),
+    "CoLA": data.make_data_descriptor("toy", "CoLA", 48, 8, max_unseen_rows=8),
     "scores": scored(48, 8, 8),
 }
 SPAN = Span(stride=12, max_query=10, max_answer=8)
@@ -458,7 +462,7 @@ def test_predictions_are_those_of_the_saved_model(runs):
     assert "unseen.matthews" in told
     assert runs["final"].read_arrays("predictions_unseen").keys() == {"bits"}
     again, _ = heads.load_task_model_and_tokenizer(
-        runs["final"].model_folder, data.find_described_task(DATA["CoLA"]), 0.1, 0
+        runs["final"].model_folder, data.find_task_of_descriptor(DATA["CoLA"]), 0.1, 0
     )
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
 

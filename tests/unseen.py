@@ -21,9 +21,9 @@ from lib.core import paths
 def note_pool(name, task, unseen=0, beside=0, words=0):
     """Note the rows from which each seed draws, and return what a descriptor says of
     them."""
-    fixed = {"unseen": unseen, "beside": beside, "words": words}
-    described = data.make_data_descriptor(name, task, drawn=True, **fixed)
-    write({data.make_training_pool_name(described): described["drawn"]})
+    fixed = {"max_unseen_rows": unseen, "reserved_rows": beside, "min_words": words}
+    described = data.make_data_descriptor(name, task, draws_rows_by_seed=True, **fixed)
+    write({data.make_training_pool_digest_key(described): described["drawn"]})
     return described["drawn"]
 
 
@@ -36,7 +36,7 @@ def write(more):
 def note(name, task, unseen, beside=0, words=0):
     """Write both files, and return what a descriptor says of these rows
     (lib.data.make_data_descriptor)."""
-    fixed = {"unseen": unseen, "beside": beside, "words": words}
+    fixed = {"max_unseen_rows": unseen, "reserved_rows": beside, "min_words": words}
     described = data.make_data_descriptor(name, task, beside or None, **fixed)
     told, arrays = (
         described["unseen"],

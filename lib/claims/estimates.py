@@ -177,7 +177,9 @@ def pair_runs_of_compared_models(
             [row for row in rows if row_matches_model(row, *model)] for model in models
         ]
         spared = [label in models_expected_to_collapse for label, _ in models]
-        pairs = compare.pair_rows(parts[0], parts[1], columns_by_task, spared)
+        pairs = compare.pair_runs_by_task_and_seed(
+            parts[0], parts[1], columns_by_task, spared
+        )
         groups.append(WeightedPairs(pairs, weight))
     return groups
 

@@ -31,11 +31,11 @@ from lib.core.papers import (
     import_module_of_each_paper,
     list_papers_by_name,
 )
-from lib.core.rows import Outcome, Row
+from lib.core.rows import ExperimentOutcome, Row
 from lib.core.spec import Spec
 from lib.core.store import RunState, Store, read_runs_csv
 from lib.papers import frontier, grids
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,11 +126,11 @@ def list_grid_rows_of_notebook(
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
 
-def list_metric_columns_of_claims(paper: str) -> tuple[Column, ...]:
+def list_metric_columns_of_claims(paper: str) -> tuple[MetricColumn, ...]:
     """Return the Columns by which the claims of a paper are tested.
 
-    A Column is a metric on a split of a task. () stands for the first metric of each
-    task.
+    A MetricColumn is a metric on a split of a task. () stands for the first metric of
+    each task.
 
     paper: the name of its folder, such as "bermo"."""
     return getattr(
@@ -205,7 +205,7 @@ def judge_claim(
             ]
             continue
         collected = [
-            dict(Outcome(row, **look_up_state(row.spec)))
+            dict(ExperimentOutcome(row, **look_up_state(row.spec)))
             for row in list_grid_rows_of_claim(part, profile, seeds)
         ]
         judged_cells, note = words.judge_cells(
@@ -696,8 +696,8 @@ def format_verdicts_csv_rows(
 def format_arithmetic_claims_csv_rows(
     verdicts: Mapping[str, words.Verdict],
 ) -> list[tuple[str, ...]]:
-    """Return the rows of `arithmetic.csv`, a committed file on printed numbers that were
-    computed again.
+    """Return the rows of `arithmetic.csv`, a committed file on printed numbers that
+    were computed again.
 
     There is one tuple for each claim on such numbers: claim id, paper, role
     ("arithmetic", "setting" or another role of `claims.csv`), statement, outcome such

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lib.core.papers import import_module_of_each_paper
 from lib.stats import measures
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # {task: its Columns}, the metrics by which a task is scored.
-MetricColumnsByTask: TypeAlias = Mapping[str, Sequence[Column]]
+MetricColumnsByTask: TypeAlias = Mapping[str, Sequence[MetricColumn]]
 MEASURES: dict[str, measures.Measure] = {**measures.MEASURES}
 for _paper in import_module_of_each_paper("measures").values():
     MEASURES |= _paper.MEASURES

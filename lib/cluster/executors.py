@@ -290,7 +290,7 @@ def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
     variables."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
-    end_process_with_parent(parent_environment_variables)
+    copy_environment_and_end_with_parent(parent_environment_variables)
 
 
 # Whether this worker process is executing a function that was submitted to it.
@@ -320,7 +320,9 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     os._exit(130)
 
 
-def end_process_with_parent(parent_environment_variables: Mapping[str, str]) -> None:
+def copy_environment_and_end_with_parent(
+    parent_environment_variables: Mapping[str, str],
+) -> None:
     """Give this new process its parent's environment, and end it with the parent.
 
     A process that is forked from a server otherwise has the environment variables of

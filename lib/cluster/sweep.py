@@ -89,7 +89,9 @@ class TimeForecast:
         )
         self.read: set[str] = set()
 
-    def estimate_prior_core_seconds(self, spec: Spec, run_metrics: Json) -> float:
+    def estimate_core_seconds_from_workload(
+        self, spec: Spec, run_metrics: Json
+    ) -> float:
         """Return the core seconds of a run by a count of its work.
 
         Measured times are divided by this estimate, so that runs of different sizes can
@@ -118,10 +120,10 @@ class TimeForecast:
         committed run).
         run_metrics: the metrics of the run, for the estimate of its work."""
         if origin == "run" or spec.step not in ("digits", "latency"):
-            ratio = core_seconds / self.estimate_prior_core_seconds(
+            ratio = core_seconds / self.estimate_core_seconds_from_workload(
                 spec, run_metrics or {}
             )
-            for key in (spec.id, make_similar_runs_key(spec)):
+            for key in (spec.id, make_duration_group_key(spec)):
                 self.took[key][origin].append(ratio)
             # This cached property depends on all finished runs that were added. It is
             # dropped here, so that it is computed again with the new run.
@@ -136,15 +138,15 @@ class TimeForecast:
 
         spec: the description of the run."""
         self.add_finished_runs_of_step(spec.step)
-        for key in (spec.id, make_similar_runs_key(spec)):
+        for key in (spec.id, make_duration_group_key(spec)):
             took = self.took[key]
             ratios = took["run"] + [
                 self.slowdown_against_recorded_runs * ratio for ratio in took["record"]
             ]
             if ratios:
-                return statistics.median(ratios) * self.estimate_prior_core_seconds(
-                    spec, {}
-                )
+                return statistics.median(
+                    ratios
+                ) * self.estimate_core_seconds_from_workload(spec, {})
         return self.prior(spec, {}) if self.prior else None
 
     @cached_property
@@ -251,7 +253,7 @@ def estimate_schedule_seconds(
     return now
 
 
-def make_similar_runs_key(spec: Spec) -> tuple[Any, ...]:
+def make_duration_group_key(spec: Spec) -> tuple[Any, ...]:
     """Return a key that is equal for similar runs, by which their times are forecast.
 
     It has the step (kind of work), whether the data are generated toy data, the

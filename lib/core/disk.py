@@ -235,7 +235,7 @@ def read_file_bytes(path: str | Path) -> bytes:
 
     Raises Refused for a pipe, a device or a folder, because a read of a pipe may never
     end."""
-    read_file_stamp(path)
+    read_file_metadata(path)
     return Path(path).read_bytes()
 
 
@@ -278,8 +278,9 @@ def digest_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class FileStamp(NamedTuple):
-    """A FileStamp has the properties of a file by which a changed content is noticed.
+class FileMetadata(NamedTuple):
+    """A FileMetadata has the properties of a file by which a changed content is
+    noticed.
 
     Two stamps of one path are equal only if the file was not written in between, or so
     soon after the first stamp that the clock of the file system had not moved. So a
@@ -293,7 +294,7 @@ class FileStamp(NamedTuple):
     inode: int
 
 
-def read_file_stamp(path: str | Path) -> FileStamp:
+def read_file_metadata(path: str | Path) -> FileMetadata:
     """Return path, size, mtime, ctime and inode of a file, without reading its content.
 
     Caches compare stamps to notice a changed file. The times are in nanoseconds. rsync,
@@ -304,23 +305,23 @@ def read_file_stamp(path: str | Path) -> FileStamp:
     if not stat.S_ISREG(state.st_mode):
         raise Refused(f"{paths.format_project_path(path)} is no regular file")
     times = state.st_mtime_ns, state.st_ctime_ns
-    return FileStamp(str(path), state.st_size, *times, state.st_ino)
+    return FileMetadata(str(path), state.st_size, *times, state.st_ino)
 
 
 def digest_file(path: str | Path) -> str:
     """Return the SHA-256 digest of a file as 64 hex digits.
 
     It is cached in this process until the file's size, times or inode change
-    (`read_file_stamp`). The digest of a file that changed less than a second ago is not
-    cached, because a second write could leave the modification time as it is."""
-    stamp = read_file_stamp(path)
+    (`read_file_metadata`). The digest of a file that changed less than a second ago is
+    not cached, because a second write could leave the modification time as it is."""
+    stamp = read_file_metadata(path)
     is_fresh = abs(time.time_ns() - stamp.changed_ns) < TICK
     digest = _digest_file_cached.__wrapped__ if is_fresh else _digest_file_cached
     return digest(stamp)
 
 
 @lru_cache(100_000)
-def _digest_file_cached(file_stamp: FileStamp) -> str:
+def _digest_file_cached(file_stamp: FileMetadata) -> str:
     with open(file_stamp.path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -465,7 +466,7 @@ def read_disk_cache_or_compute(
     all the same.
 
     key: JSON that tells this value from all other values in the cache."""
-    inputs = [key, *map(read_file_stamp, source_files)]
+    inputs = [key, *map(read_file_metadata, source_files)]
     path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(key)}.json"
     with suppress(OSError, ValueError, TypeError):
         value, check = read_json(path)

@@ -86,7 +86,7 @@ def _execute_and_save(
     ].weights
     writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_interval_seconds)
     try:
-        args = spec.make_step_arguments(
+        args = spec.resolve_step_arguments(
             {name: run.metrics for name, run in inputs.items()}
         )
         with disk.raise_full_disk_as_oserror(writer.folder):

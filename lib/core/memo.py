@@ -4,7 +4,7 @@ same few Specs and descriptors of data thousands of times.
     with enable_result_cache():
         rows = grid("mini")
 
-Within the block a function marked by `cache_result_within_block` computes each result
+Within the block a function marked by `cache_results_while_enabled` computes each result
 once. Outside of it, each call looks at the files anew, so that changed data are
 noticed."""
 
@@ -23,10 +23,10 @@ _results: dict[Any, Any] | None = None
 def enable_result_cache(start_with_empty_cache: bool = False) -> Iterator[None]:
     """Let marked functions compute each result only once within a `with` block.
 
-    `cache_result_within_block` marks such functions. Planning thousands of experiments
-    asks them for the same few results again and again. A block within another one
-    shares the results of the outer block. When the outermost block ends, all results
-    are forgotten, so that changed files are noticed.
+    `cache_results_while_enabled` marks such functions. Planning thousands of
+    experiments asks them for the same few results again and again. A block within
+    another one shares the results of the outer block. When the outermost block ends,
+    all results are forgotten, so that changed files are noticed.
 
     start_with_empty_cache: whether this block starts without the results of the block
     around it, because they may differ here."""
@@ -40,7 +40,7 @@ def enable_result_cache(start_with_empty_cache: bool = False) -> Iterator[None]:
         _results = before
 
 
-def cache_result_within_block(function: Callable[P, T]) -> Callable[P, T]:
+def cache_results_while_enabled(function: Callable[P, T]) -> Callable[P, T]:
     """Mark a function, so that it computes each result once within
     `enable_result_cache`.
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).resolve().parents[2]
-FolderByVariable: TypeAlias = dict[str, Path]  # {environment variable: folder}
+FolderByEnvironmentVariable: TypeAlias = dict[
+    str, Path
+]  # {environment variable: folder}
 ROOTS = ("RUNS_ROOT", "RECORDS_ROOT", "FIGURES_ROOT", "DATA_ROOT", "NOTEBOOKS_ROOT")
 
 
@@ -107,7 +109,7 @@ def format_project_path(path: str | Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def list_project_root_folders() -> FolderByVariable:
+def list_project_root_folders() -> FolderByEnvironmentVariable:
     """Return {environment variable: folder} of the folders that a user can move.
 
     The variables are RUNS_ROOT (stored trainings and measurements), RECORDS_ROOT (those
@@ -122,7 +124,7 @@ def list_project_root_folders() -> FolderByVariable:
     }
 
 
-def list_root_and_temporary_folders() -> FolderByVariable:
+def list_root_and_temporary_folders() -> FolderByEnvironmentVariable:
     """Return {environment variable: folder} of all folders that the project uses.
 
     They are the folders of `list_project_root_folders`, such as RUNS_ROOT, and

@@ -1,5 +1,5 @@
 """This module has Row, one experiment of a table of experiments (a "grid"), and
-Outcome, a Row with its finished run.
+ExperimentOutcome, a Row with its finished run.
 
     Row(ghostbert.model_variant_spec(profile, task, m, "Ghost"), task=task, m=m,
     model="Ghost", seed=seed)
@@ -107,12 +107,13 @@ class Row(Columns):
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome(Columns):
-    """An Outcome is a planned experiment (Row) with its result, or why it has none.
+class ExperimentOutcome(Columns):
+    """An ExperimentOutcome is a planned experiment (Row) with its result, or why it has
+    none.
 
-    Tables and comparisons are made of Outcomes. Read like a dict, an Outcome has the
-    labels of the Row, "spec", "run", "state" and "error", and then the metrics of the
-    run. A metric that has the name of one of these entries is left out.
+    Tables and comparisons are made of Outcomes. Read like a dict, an ExperimentOutcome
+    has the labels of the Row, "spec", "run", "state" and "error", and then the metrics
+    of the run. A metric that has the name of one of these entries is left out.
 
     run: the stored result of the training or measurement, or None.
     state: "finished", "running", "failed", "stopped", "died" (its process was killed)

@@ -166,7 +166,7 @@ class Spec:
             )
         return f"{self.step}-{self.id}/{self.seed}"
 
-    def make_step_arguments(self, metrics_by_input: Mapping[str, Json]) -> Json:
+    def resolve_step_arguments(self, metrics_by_input: Mapping[str, Json]) -> Json:
         """Return the arguments with which the function of this run's step is called.
 
         Some arguments are metrics of runs that come before (Output), such as the

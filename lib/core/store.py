@@ -152,17 +152,20 @@ class Run:
             else find_run_in_folders(spec.float32_spec, {self.origin: root})
         )
 
-    def check_files(self, spec: Spec, check_weights: bool = False) -> None:
+    def check_files_and_spec(
+        self, expected_spec: Spec, check_weights: bool = False
+    ) -> None:
         """Raise Damaged where this stored result is not a sound one of the given Spec.
 
         That is so where a file is damaged, or where the result was made by another
         Spec. Such a result is not used, and is computed again. Raises OSError for a
         file that cannot be read.
 
-        spec: the Spec (step, arguments, inputs, seed) whose result this should be.
+        expected_spec: the Spec (step, arguments, inputs, seed) whose result this should
+        be.
         check_weights: whether the digests of the weights are checked too, which takes
         time."""
-        stored, asked = self.spec, spec.to_json()
+        stored, asked = self.spec, expected_spec.to_json()
         if stored != asked and remove_absolute_paths(stored) != remove_absolute_paths(
             asked
         ):
@@ -254,7 +257,7 @@ def find_run_in_folders(
         run = Run(root / spec.name, origin)
         if run.folder.exists() and (run.model_folder.exists() or not needs_weights):
             try:
-                run.check_files(spec, needs_weights)
+                run.check_files_and_spec(spec, needs_weights)
                 return run
             except Damaged as error:
                 print_once(f"not used  {error}")
@@ -526,8 +529,9 @@ def explain_failed_input(input_spec: Spec, input_error: str) -> str:
 class TrainingOutput:
     """A TrainingOutput takes the log and the arrays of a training that is not stored.
 
-    They stay in memory; the subclass `RunWriter` writes them to disk instead. A TrainingOutput
-    serves benchmarks and the many short trainings of an architecture search.
+    They stay in memory; the subclass `RunWriter` writes them to disk instead. A
+    TrainingOutput serves benchmarks and the many short trainings of an architecture
+    search.
 
     folder: the folder for checkpoints, if any are written.
     seed: the seed of the training.
@@ -572,7 +576,7 @@ class TrainingOutput:
         arrays: {name: array}."""
         self.arrays[file_stem] = arrays
 
-    def read_log(self, log_key: str) -> Arrays:
+    def read_log(self, entry_name: str) -> Arrays:
         """Return one entry of the training's log over all steps as arrays.
 
         For example, each step logs a dict of losses as the entry "curve". The result is
@@ -581,9 +585,11 @@ class TrainingOutput:
         become arrays [n], and logged lists of k numbers [n, k]. If a step logged twice,
         the last values count. Raises IndexError where no step logged the entry.
 
-        log_key: the name of the entry, whose values are dicts with the same
+        entry_name: the name of the entry, whose values are dicts with the same
         keys."""
-        notes = {line["step"]: line[log_key] for line in self.lines if log_key in line}
+        notes = {
+            line["step"]: line[entry_name] for line in self.lines if entry_name in line
+        }
         steps = sorted(notes)
         columns = {
             key: np.array([notes[step][key] for step in steps])
@@ -600,7 +606,7 @@ class TrainingOutput:
         fraction: the share of the training that is done, 0 to 1."""
 
 
-class FolderStamp(NamedTuple):
+class FolderMetadata(NamedTuple):
     folder_inode: int
     spec_inode: int  # Inode of the run's file `spec.json`.
     spec_modified_ns: int
@@ -651,17 +657,17 @@ class RunWriter(TrainingOutput):
         for path in list(self.folder.rglob(".*")):
             disk.remove_path(path)
         write_json(self.folder / "spec.json", spec.to_json())
-        self.made_as = self.read_folder_stamp()
+        self.made_as = self.read_folder_metadata()
         self.write_status("started")
 
-    def read_folder_stamp(self) -> FolderStamp:
+    def read_folder_metadata(self) -> FolderMetadata:
         """Return inodes and a time by which a replaced folder is noticed.
 
         These are the inodes of this folder and of its file `spec.json`, and the
         modification time of that file in nanoseconds. They change if another process
         deletes the folder and makes it again."""
         spec = (self.folder / "spec.json").stat()
-        return FolderStamp(self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns)
+        return FolderMetadata(self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns)
 
     def check_folder_exists(self) -> None:
         """Raise Absent where this folder was deleted while its run is in progress.
@@ -669,7 +675,7 @@ class RunWriter(TrainingOutput):
         Methods that write call it first. Otherwise later writes would complete a run
         that lacks its first files."""
         with suppress(FileNotFoundError):
-            if self.read_folder_stamp() == self.made_as:
+            if self.read_folder_metadata() == self.made_as:
                 return
         where = f"{paths.format_project_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")

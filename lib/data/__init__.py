@@ -34,7 +34,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.core import disk, paths
-from lib.core.memo import cache_result_within_block, enable_result_cache
+from lib.core.memo import cache_results_while_enabled, enable_result_cache
 from lib.core.names import Absent, Refused, check_known_name, derive_seed
 from lib.core.types import Arrays, Json
 from lib.data import unseen as left
@@ -212,7 +212,7 @@ def find_task_by_name(source_name: str, task_name: str) -> Task:
     return list_tasks(source_name)[task_name]
 
 
-def find_described_task(data_descriptor: DataDescriptor) -> Task:
+def find_task_of_descriptor(data_descriptor: DataDescriptor) -> Task:
     """Return the Task (class names, metrics) of the rows that a data descriptor names.
 
     A training reads it to build the head and to choose metrics. Raises Refused for an
@@ -264,18 +264,18 @@ def read_committed_data_digests() -> DataDigests:
     {} without the file."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
-    return read_data_digests_cached(disk.read_file_stamp(paths.DIGESTS))
+    return read_data_digests_cached(disk.read_file_metadata(paths.DIGESTS))
 
 
 @cache
-def read_data_digests_cached(file_stamp: disk.FileStamp) -> DataDigests:
+def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
     """Return {data name: digest} from a JSON file, cached until the file changes.
 
     The cache saves time, as the digests are looked up for every planned training run.
 
-    file_stamp: path, size, times and inode of the file. A changed file has another
+    digests_file: path, size, times and inode of the file. A changed file has another
     stamp, so it is read again."""
-    return disk.read_json(file_stamp.path, "take it from git")
+    return disk.read_json(digests_file.path, "take it from git")
 
 
 def find_local_or_committed_digest(
@@ -373,7 +373,7 @@ def list_checkpoint_files(folder: Path) -> list[Path]:
     return [path for path in files if path.name[0] != "."]
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def find_checkpoint_digest(checkpoint_name: str) -> str:
     """Return the digest that identifies a pretrained checkpoint in a run's description.
 
@@ -526,17 +526,17 @@ def digest_rows_cached(
     return RowsDigest(rows_digest, names)
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def make_data_descriptor(
     source_name: str,
     task_name: str,
     rows: int | None = None,
     held_out: int = 0,
-    unseen: int = 0,
-    beside: int = 0,
-    in_order: bool = False,
-    words: int = 0,
-    drawn: bool = False,
+    max_unseen_rows: int = 0,
+    reserved_rows: int = 0,
+    in_file_order: bool = False,
+    min_words: int = 0,
+    draws_rows_by_seed: bool = False,
 ) -> DataDescriptor:
     """Return a data descriptor: a dict that says which rows of a task a run uses.
 
@@ -551,21 +551,23 @@ def make_data_descriptor(
     rows: the number of training rows; None takes all that are not held out.
     held_out: the number of further training rows that are held out of training, such
     as to select models.
-    unseen: the largest number of unseen rows: labelled rows that serve to score models,
-    not to train or select them.
-    beside: unseen rows are taken from the training rows after the first `beside` rows
-    of a fixed random order. With 0 they are official test rows where the task has such
-    rows with labels; elsewhere 0 means `rows` + `held_out`.
-    in_order: whether to train on the first rows of the file and to hold out its last
-    ones, instead of random rows.
-    words: the least number of words of an unseen row that is taken from training rows.
-    drawn: whether each seed draws its own training rows. Unseen rows are then chosen
-    first. The seeds draw from all training rows, but where unseen rows are training
-    rows too, only from those that share no text with them.
+    max_unseen_rows: the largest number of unseen rows: labelled rows that serve to
+    score models, not to train or select them.
+    reserved_rows: unseen rows are taken from the training rows after the first
+    `reserved_rows` rows of a fixed random order. With 0 they are official test rows
+    where the task has such rows with labels; elsewhere 0 means `rows` + `held_out`.
+    in_file_order: whether to train on the first rows of the file and to hold out its
+    last ones, instead of random rows.
+    min_words: the least number of words of an unseen row that is taken from training
+    rows.
+    draws_rows_by_seed: whether each seed draws its own training rows. Unseen rows are
+    then chosen first. The seeds draw from all training rows, but where unseen rows are
+    training rows too, only from those that share no text with them.
 
-    Raises Refused where there are too few rows for `drawn`, where no row is left to be
-    an unseen row, and for arguments that contradict each other, such as `drawn` and
-    `in_order`. Too few rows without `drawn` are noticed by `load`."""
+    Raises Refused where there are too few rows for `draws_rows_by_seed`, where no row
+    is left to be an unseen row, and for arguments that contradict each other, such as
+    `draws_rows_by_seed` and `in_file_order`. Too few rows without `draws_rows_by_seed`
+    are noticed by `load`."""
     key, digests = f"{source_name}/{task_name}", read_committed_data_digests()
     find_task_by_name(source_name, task_name)
     rows_digest = find_local_or_committed_digest(
@@ -580,31 +582,38 @@ def make_data_descriptor(
         "digest": rows_digest,
         "rows": rows,
         "held_out": held_out or None,
-        "in_order": in_order or None,
+        "in_order": in_file_order or None,
     }
-    if drawn and in_order:
+    if draws_rows_by_seed and in_file_order:
         raise Refused(f"rows of {key} are drawn or in order, not both: leave one out")
-    if unseen:
-        if beside or task_name not in getattr(
+    if max_unseen_rows:
+        if reserved_rows or task_name not in getattr(
             import_data_source_module(source_name), "UNSEEN", ()
         ):
             least = rows and rows + held_out
-            first = beside or least
-            if not first or in_order or not (drawn or least and first >= least):
+            first = reserved_rows or least
+            if (
+                not first
+                or in_file_order
+                or not (draws_rows_by_seed or least and first >= least)
+            ):
                 given = f"unseen rows of {key} beside {first}, of which {rows} are trained on"
-                fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
+                fix = (
+                    "name `rows`, not in file order, and `reserved_rows` no fewer than "
+                    "`rows` and `held_out`"
+                )
                 raise Refused(f"{given} and {held_out} held out: {fix}")
-            beside = first
-        entry: Json = {"beside": beside, "rows": unseen}
-        if words:
-            entry["words"] = words
+            reserved_rows = first
+        entry: Json = {"beside": reserved_rows, "rows": max_unseen_rows}
+        if min_words:
+            entry["words"] = min_words
         body["unseen"] = noted.get("/".join(map(str, [key, *entry.values()])))
         if not body["unseen"]:
             split = read_unseen_test_rows(source_name, task_name, entry)
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
-    if drawn:
-        drawn_entry: Json | None = noted.get(make_training_pool_name(body))
+    if draws_rows_by_seed:
+        drawn_entry: Json | None = noted.get(make_training_pool_digest_key(body))
         if not drawn_entry:
             split = read_training_pool(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
@@ -787,7 +796,7 @@ def load_verified_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     return split
 
 
-def make_training_pool_name(data_descriptor: DataDescriptor) -> str:
+def make_training_pool_digest_key(data_descriptor: DataDescriptor) -> str:
     """Return the name, in `data/digests.json`, of a pool of training rows.
 
     Each seed draws its own training rows from this pool. The file has the digest of the
@@ -815,13 +824,13 @@ def read_training_pool(data_descriptor: DataDescriptor) -> Split:
     entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
         return train
-    return select_training_pool(
+    return select_training_rows_without_unseen_text(
         train, entry["beside"], entry["rows"], entry.get("words", 0)
     )
 
 
 @cache
-def select_training_pool(
+def select_training_rows_without_unseen_text(
     train_split: Split,
     reserved_training_row_count: int,
     max_unseen_rows: int,

@@ -85,13 +85,16 @@ def measure_tokenizer_coverage(
 
     max_length: the number of tokens to which the model cuts rows; 0 cuts none."""
     files = [Path(tokenizer_folder, name) for name in FILES]
-    stamps = [disk.read_file_stamp(path) for path in files if path.exists()]
+    stamps = [disk.read_file_metadata(path) for path in files if path.exists()]
     return _measure_coverage_cached(split, str(tokenizer_folder), max_length, *stamps)
 
 
 @lru_cache(8)
 def _measure_coverage_cached(
-    split: Split, tokenizer_folder: str, max_length: int, *file_stamps: disk.FileStamp
+    split: Split,
+    tokenizer_folder: str,
+    max_length: int,
+    *file_stamps: disk.FileMetadata,
 ) -> TokenizerCoverage | None:
     tokenizer = _load_tokenizer(Path(tokenizer_folder))
     if tokenizer is None:

@@ -137,7 +137,7 @@ def parse_number(text: str, default: T = None) -> float | T:
 def read_table_file(
     path: Path,
     file_ending: str | None = None,
-    collected_blank_line_locations: list[str] | None = None,
+    blank_line_locations_to_extend: list[str] | None = None,
 ) -> Table:
     """Return the table in a file as a list of (file and line, cells), one for each row.
 
@@ -152,19 +152,19 @@ def read_table_file(
 
     file_ending: an ending, such as ".csv", that decides the format in place of the
     file's own.
-    collected_blank_line_locations: a list to which file and number of each blank line
+    blank_line_locations_to_extend: a list to which file and number of each blank line
     are appended, so that the user hears of them."""
     file_ending = file_ending or path.suffix.lower()
-    if collected_blank_line_locations is None:
-        collected_blank_line_locations = []
+    if blank_line_locations_to_extend is None:
+        blank_line_locations_to_extend = []
     if file_ending in (".json", ".jsonl", ".parquet"):
-        rows = _read_objects_as_table(path, collected_blank_line_locations)
+        rows = _read_objects_as_table(path, blank_line_locations_to_extend)
     elif file_ending == ".csv":
-        rows = _read_csv_table(path, collected_blank_line_locations)
+        rows = _read_csv_table(path, blank_line_locations_to_extend)
     else:
         lines = [(f"{path}:{n}", line) for n, line in enumerate(iterate_lines(path), 1)]
         rows = [(place, line.split("\t")) for place, line in lines if line.strip()]
-        collected_blank_line_locations += [
+        blank_line_locations_to_extend += [
             place for place, line in lines if not line.strip()
         ]
     if not rows:
@@ -215,7 +215,7 @@ def _read_csv_table(path: Path, collected_blank_line_locations: list[str]) -> Ta
 
 
 def read_json_value(
-    path: Path, collected_blank_line_locations: list[str] | None = None
+    path: Path, blank_line_locations_to_extend: list[str] | None = None
 ) -> Any:
     """Return the value in a JSON file, or the rows of a .jsonl or .parquet file.
 
@@ -223,7 +223,7 @@ def read_json_value(
     a list too, because many programs write such files. Raises Refused, with the file,
     where the content is malformed.
 
-    collected_blank_line_locations: a list to which file and number of each blank line
+    blank_line_locations_to_extend: a list to which file and number of each blank line
     of a .jsonl file are appended."""
     if path.suffix.lower() == ".parquet":
         from pyarrow import parquet
@@ -235,12 +235,12 @@ def read_json_value(
             raise make_file_content_error(path, what, "a Parquet file", MEND) from None
     lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
-        return _parse_json_lines(path, lines, collected_blank_line_locations)
+        return _parse_json_lines(path, lines, blank_line_locations_to_extend)
     try:
         return json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
-            return _parse_json_lines(path, lines, collected_blank_line_locations)
+            return _parse_json_lines(path, lines, blank_line_locations_to_extend)
         raise make_file_content_error(path, error, "JSON", MEND) from None
 
 

@@ -80,24 +80,30 @@ class UserData:
     cautions: tuple[str, ...] = ()
 
 
-def format_task_title(task_name: str) -> str:
+def format_task_title(location_and_columns: str) -> str:
     """Return the title of a user's task in tables: the name of its file or folder.
 
-    task_name: the line that names a user's data, such as "/data/reviews.csv: body,
+    location_and_columns: the line that names a user's data, such as "/data/reviews.csv:
+    body,
     stars: scores", which gives "reviews.csv". A folder's name gets a final "/"."""
-    place = Path(_parse_location_and_columns(task_name)[0])
+    place = Path(_parse_location_and_columns(location_and_columns)[0])
     return place.name + "/" * place.is_dir()
 
 
-def list_task_files(task_name: str) -> list[Path]:
+def list_task_files(location_and_columns: str) -> list[Path]:
     """Return the paths of the files from which a user's task is read.
 
     Their digests tell whether the data have changed. A data set of the Hugging Face hub
     is downloaded first. Raises Absent where there is no training file.
 
-    task_name: the line that names a user's data, such as "/data/reviews.csv: body,
+    location_and_columns: the line that names a user's data, such as "/data/reviews.csv:
+    body,
     stars: scores"."""
-    place = Path(_find_or_download_data_path(_parse_location_and_columns(task_name)[0]))
+    place = Path(
+        _find_or_download_data_path(
+            _parse_location_and_columns(location_and_columns)[0]
+        )
+    )
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     return list(_find_split_files(str(place))[0].values())
@@ -116,15 +122,16 @@ def infer_task(location_and_columns: str) -> Task:
     return read_user_data(location_and_columns).task
 
 
-def load(task_name: str) -> dict[str, Split]:
+def load(location_and_columns: str) -> dict[str, Split]:
     """Return the rows of a user's task: {"train", "dev" and perhaps "test": Split}.
 
     Without a development file, a fifth of the different training texts, at most 1,000,
     becomes "dev". Raises Refused with file and row where a row is malformed.
 
-    task_name: the line that names the user's data, such as "/data/reviews.csv: body,
+    location_and_columns: the line that names the user's data, such as
+    "/data/reviews.csv: body,
     stars: scores"."""
-    return dict(read_user_data(task_name).splits)
+    return dict(read_user_data(location_and_columns).splits)
 
 
 def read_user_data(location_and_columns: str) -> UserData:
@@ -419,7 +426,7 @@ def _convert_tables_to_user_data(
                 body, (*chosen.texts, chosen.label)
             )
             rows[split], remarks = read.parse_rows(body, layout), remarks + lost
-    coding = roles.fit_label_coding(location, chosen.label, known_kind, rows)
+    coding = roles.infer_label_coding(location, chosen.label, known_kind, rows)
     splits = {
         split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()

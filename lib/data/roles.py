@@ -135,27 +135,30 @@ def parse_column_choice(column_choice: str) -> ColumnChoice:
 
 
 def recognise_column_roles(
-    location: str, rows: Table, chosen_columns: Sequence[str]
+    error_location: str, header_and_rows: Table, chosen_columns: Sequence[str]
 ) -> ColumnRoles:
     """Find out which columns of a user's table are texts and which is the label.
 
     Raises Refused where that is not clear; the message tells how to name the columns.
 
-    location: the path of the data, for errors.
-    rows: the table of training rows, a list of (file and line, cells), with the header
-    first.
+    error_location: the path of the data, for errors.
+    header_and_rows: the table of training rows, a list of (file and line, cells), with
+    the header first.
     chosen_columns: the columns that the user named, the label last; without any they
     are inferred from the header and from the values."""
-    header = [convert_cell_to_text(name, location) for name in rows[0][1]]
+    header = [
+        convert_cell_to_text(name, error_location) for name in header_and_rows[0][1]
+    ]
     if _header_looks_like_data_row(header) and not (
         chosen_columns and {*chosen_columns} <= {*header}
     ):
         raise make_file_content_error(
-            location, *_describe_missing_header(location, rows, header)
+            error_location,
+            *_describe_missing_header(error_location, header_and_rows, header),
         )
     if chosen_columns:
         for name in chosen_columns:
-            check_known_name(f"column of {location}", name, header)
+            check_known_name(f"column of {error_location}", name, header)
         texts, labels, unclear = list(chosen_columns[:-1]), [chosen_columns[-1]], []
     else:
         labels = [name for name in header if is_label_column_name(name)]
@@ -168,7 +171,7 @@ def recognise_column_roles(
             if not (is_label_column_name(name) or is_text_column_name(name))
         ]
     decided = (
-        _count_label_determined_column_values(rows, header, labels[0])
+        _count_label_determined_column_values(header_and_rows, header, labels[0])
         if len(labels) == 1
         else {}
     )
@@ -177,7 +180,7 @@ def recognise_column_roles(
             text, label = map(quote_for_message, (name, labels[0]))
             fault = f"the text {text} is the label {label} in other words"
             raise make_file_content_error(
-                location, fault, "a text that leaves it open", "leave it out"
+                error_location, fault, "a text that leaves it open", "leave it out"
             )
     if not chosen_columns:
         texts = [name for name in texts if decided.get(name, 0) < 2] or texts
@@ -190,10 +193,13 @@ def recognise_column_roles(
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
         raise make_file_content_error(
-            location, *_describe_unclear_columns(location, rows, header)
+            error_location,
+            *_describe_unclear_columns(error_location, header_and_rows, header),
         )
     unused: dict[str, list[str]] = {}
-    for name, why in _explain_unused_columns(rows, header, chosen, decided).items():
+    for name, why in _explain_unused_columns(
+        header_and_rows, header, chosen, decided
+    ).items():
         unused.setdefault(why, []).append(name or "a column without a name")
     unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
     return ColumnRoles(tuple(texts), labels[0], tuple(unused_texts))
@@ -406,8 +412,8 @@ def parse_label_as_number(label_text: str) -> float | None:
     return float(match[1].replace(",", ".")) if match else None
 
 
-def fit_label_coding(
-    location: str,
+def infer_label_coding(
+    error_location: str,
     label_column: str,
     label_kind: str,
     rows_by_split: Mapping[str, Sequence[ParsedRow]],
@@ -421,7 +427,7 @@ def fit_label_coding(
     a class has two spellings or no training row, and where a class is called "nan". It
     is also raised for fewer than two different labels, and for too many classes.
 
-    location: the path of the data, for errors.
+    error_location: the path of the data, for errors.
     label_column: the name of the label column, for errors.
     label_kind: "classes", "scores", or "" to infer it.
     rows_by_split: {split name: rows}."""
@@ -449,11 +455,12 @@ def fit_label_coding(
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        fix = f"name the columns, the label last: --data '{shorten_path(location)}: TEXT, LABEL'"
+        place = shorten_path(error_location)
+        fix = f"name the columns, the label last: --data '{place}: TEXT, LABEL'"
         fix += ", or add rows with another label" * (count < 2)
         kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
         raise make_file_content_error(
-            f"{location}, column {label_column}", fault, kinds, fix
+            f"{error_location}, column {label_column}", fault, kinds, fix
         )
     return coding
 

@@ -54,7 +54,7 @@ def tokenise_questions(
     tokenizer: PreTrainedTokenizerFast,
     split: Split,
     max_length: int,
-    stride: int,
+    window_start_distance: int,
     max_question_tokens: int = 64,
 ) -> Features:
     """Tokenise questions with their passages, cut into overlapping windows for a model.
@@ -65,8 +65,8 @@ def tokenise_questions(
 
     split: the questions in `a`, the passages in `b`.
     max_length: the largest number of tokens in a window.
-    stride: the number of tokens from the start of a window to the start of the next
-    one.
+    window_start_distance: the number of tokens from the start of a window to the start
+    of the next one.
     max_question_tokens: the number of tokens to which questions are cut."""
     assert split.b is not None
     before, between, after, types = _infer_text_pair_format(tokenizer)
@@ -92,7 +92,9 @@ def tokenise_questions(
         # there is no such token, last < begin.
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
-        for start, end, most in _divide_into_windows(len(passage), room, stride):
+        for start, end, most in _divide_into_windows(
+            len(passage), room, window_start_distance
+        ):
             ids = np.array([*head, *passage[start:end], *after], np.int32)
             inside, shift = start <= begin <= last < end, len(head) - start
             label = (begin + shift, last + shift) if inside else (0, 0)

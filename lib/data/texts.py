@@ -124,7 +124,9 @@ def digest_documents(
     )
 
 
-def describe_corpus(corpus_name: str, document_count: int | None = None) -> Json:
+def make_corpus_data_descriptor(
+    corpus_name: str, document_count: int | None = None
+) -> Json:
     """Return a dict that identifies a pre-training text in the description of a run.
 
     It is {"text": corpus name, "digest", "documents": number of documents}, without

@@ -35,8 +35,9 @@ def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
     return disk.digest_bytes(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
-class Rows:
-    """Rows are the token ids of N rows of different lengths, stored as one flat array.
+class TokenRows:
+    """TokenRows are the token ids of N rows of different lengths, stored as one flat
+    array.
 
     `rows[i]` returns the ids of row i. The array may be mapped from a file, so that
     memory does not grow with N.
@@ -64,14 +65,14 @@ class Rows:
         return np.unique(self.ids)
 
 
-def load_or_compute_rows(
+def load_or_compute_token_rows(
     cache_key: str,
     iterate_rows: Callable[[], Iterable[Columns]],
-    column_names: Sequence[str],
-) -> dict[str, Rows]:
+    input_names: Sequence[str],
+) -> dict[str, TokenRows]:
     """Return the tokenised rows of a data set from a cache on disk.
 
-    The result is {model input, such as "input_ids": Rows of its values}. Where the
+    The result is {model input, such as "input_ids": TokenRows of its values}. Where the
     cache is missing or damaged, the rows are computed and written first. So a data set
     is tokenised once. The arrays are mapped from the file, so memory does not grow with
     the number of rows.
@@ -80,21 +81,21 @@ def load_or_compute_rows(
     iterate_rows: function that yields {model input: list of values} for each row; the
     lists of a row have one length. It is called only where the cache is missing or
     damaged.
-    column_names: the names of the model inputs, such as "input_ids"."""
+    input_names: the names of the model inputs, such as "input_ids"."""
     folder = paths.runs_root() / ".tokens" / "ids" / cache_key
     file = folder / f"{cache_key}.ids"
     if disk.describe_folder_damage(folder) or not file.exists():
         disk.remove_path(folder)
         try:
-            _write_rows(folder, file.name, iterate_rows, column_names)
+            _write_rows(folder, file.name, iterate_rows, input_names)
         except OSError:
             # The error does not matter if another process has written the rows
             # meanwhile.
             if disk.describe_folder_damage(folder):
                 raise
-    ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(column_names))
+    ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(input_names))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
-    return {name: Rows(ids[:, i], ends) for i, name in enumerate(column_names)}
+    return {name: TokenRows(ids[:, i], ends) for i, name in enumerate(input_names)}
 
 
 def _write_rows(

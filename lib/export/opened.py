@@ -32,7 +32,7 @@ def find_task(run: Run) -> Task | None:
 
     It is None for a run on no task, such as pre-training, and for a run on several."""
     described = run.spec["args"].get("data", {})
-    return data.find_described_task(described) if "task" in described else None
+    return data.find_task_of_descriptor(described) if "task" in described else None
 
 
 @dataclass(frozen=True)

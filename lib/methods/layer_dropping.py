@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from lib.methods import PruningPlan
+    from lib.methods import EncoderSizes, PruningPlan
 
 
-def plan_pruning(encoder_shape: Any, kept_flops_share: float) -> PruningPlan:
+def plan_pruning(encoder_shape: EncoderSizes, kept_flops_share: float) -> PruningPlan:
     """Choose which whole layers of an encoder to keep for a share of its FLOPs.
 
     Return ([(heads, neurons) of each remaining layer], {"layers": indices of the

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from lib.methods import PruningPlan
+    from lib.methods import EncoderSizes, PruningPlan
 
     HeadAndNeuronScores = tuple[Tensor, Tensor]
 
 
-def plan_pruning(encoder_shape: Any, kept_flops_share: float) -> PruningPlan:
+def plan_pruning(encoder_shape: EncoderSizes, kept_flops_share: float) -> PruningPlan:
     """Choose how many heads and neurons of each layer to keep for a share of the FLOPs.
 
     Return ([(heads, neurons) of each layer], {"op": "cut", "heads": M}). The dict is
@@ -50,26 +50,29 @@ def plan_pruning(encoder_shape: Any, kept_flops_share: float) -> PruningPlan:
     }
 
 
-def compute_importance_scores(model: PreTrainedModel) -> HeadAndNeuronScores:
+def compute_importance_scores(
+    model_with_gradients: PreTrainedModel,
+) -> HeadAndNeuronScores:
     """Return (importance of heads [L, A], importance of neurons [L, F]), for pruning.
 
     They are first-order Taylor scores of Torch-Pruning, a sum of |w * dLoss/dw| over
     the weights of a head or neuron. The library scales them to a mean of 1 in each
     layer. Raises AttributeError where a gradient is missing.
 
-    model: an encoder whose parameters have the gradient of the loss in `grad`."""
+    model_with_gradients: an encoder whose parameters have the gradient of the loss in
+    `grad`."""
     import torch
     import torch_pruning
 
     # Trace the model with arbitrary token ids; the graph does not depend on them.
-    example = {"input_ids": torch.full((1, 4), 5, device=model.device)}
-    encoder: Any = model.base_model.encoder
+    example = {"input_ids": torch.full((1, 4), 5, device=model_with_gradients.device)}
+    encoder: Any = model_with_gradients.base_model.encoder
     bias = getattr(encoder, "relative_attention_bias", torch.nn.Module())
     # Take the position bias that all layers of an MPNet share out of the graph: it
     # would tie the heads of all layers together.
     bias.requires_grad_(False)
     graph = torch_pruning.DependencyGraph().build_dependency(
-        model, example_inputs=example
+        model_with_gradients, example_inputs=example
     )
     bias.requires_grad_(True)
     importance, heads, neurons = torch_pruning.importance.TaylorImportance(), [], []

@@ -35,7 +35,7 @@ from lib.papers.points import (
     searched_student_spec,
 )
 from lib.stats import compare, cost, paired
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -571,7 +571,7 @@ def compute_baseline_gap_columns(
     runs_frame: pd.DataFrame,
     model_row: PointRow,
     baseline_row: PointRow | None,
-    column: Column,
+    column: MetricColumn,
 ) -> PointRow:
     """Return table columns that compare a model with a width-pruned one of its cost.
 
@@ -607,7 +607,9 @@ def compute_baseline_gap_columns(
     return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
 
 
-def pair_predictions_with_labels(column: Column, run: Run, seed: int) -> paired.Pair:
+def pair_predictions_with_labels(
+    column: MetricColumn, run: Run, seed: int
+) -> paired.Pair:
     """Return a Pair that compares a run's predictions with the labels themselves.
 
     A Pair has two predictions of the same examples at one seed, for paired statistics.

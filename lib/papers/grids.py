@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from lib import data
 from lib.core import disk, options
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import import_module_of_each_paper, list_papers_by_name
@@ -38,7 +38,7 @@ from lib.papers.encoder import (
     read_encoder_shape,
 )
 from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
 # f(Spec, metrics of its run) -> estimated core-seconds.
@@ -107,7 +107,7 @@ def read_settings(paper_or_file_stem: str) -> SimpleNamespace:
                 for profile, fields in by_profile.items()
                 if profile != "all"
             }
-    columns = tuple(Column(*fields) for fields in tables.pop("COLUMNS", ()))
+    columns = tuple(MetricColumn(*fields) for fields in tables.pop("COLUMNS", ()))
     tables = SettingsTable(paper_or_file_stem, tables)
     return SimpleNamespace(**tables, COLUMNS=columns)
 
@@ -183,7 +183,7 @@ def find_profile_settings(profile: str) -> SimpleNamespace:
     return PROFILES[profile]
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def checkpoint_spec(checkpoint_name: str) -> Spec:
     """Return the Spec (description of a run) that takes a pre-trained checkpoint.
 
@@ -224,7 +224,7 @@ def get_encoder_display_name(profile: str) -> str:
     return CALLED.get(profile, f"the encoder of {profile}")
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def backbone_spec(profile: str, family: str = "bert") -> Spec:
     """Return the Spec (description of a run) of an experiment's pre-trained encoder.
 
@@ -252,7 +252,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     """Return the Spec (description of a run) that takes a published checkpoint.
 
@@ -708,7 +708,7 @@ def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def make_training_data_descriptor(
     profile: str,
     task: str,
@@ -739,7 +739,7 @@ def make_training_data_descriptor(
     )
     place = find_data_source_name(profile, task), task
     if profile in DRAWN:
-        further_options["drawn"] = True
+        further_options["draws_rows_by_seed"] = True
         pool = data.make_data_descriptor(*place, **further_options)["drawn"]["rows"]
         # If fewer rows can be drawn than were asked for, all of them are.
         row_count = min(row_count or pool, pool - held_out_row_count)
@@ -927,7 +927,7 @@ def find_passage_window_settings(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def teacher_spec(
     profile: str,
     task: str,
@@ -983,13 +983,14 @@ def augmented_rows_spec(
 
 
 def select_score_columns_by_task(
-    profile: str, printed_columns: Collection[Column] = ()
-) -> dict[str, tuple[Column, ...]]:
+    profile: str, printed_columns: Collection[MetricColumn] = ()
+) -> dict[str, tuple[MetricColumn, ...]]:
     """Return {task: Columns}, the metrics that a table of scores has for each task.
 
-    A Column is a metric on one of the task's splits. A task has the metrics that the
-    paper prints for it, or else the first metric of the task. At "mini" and "base" only
-    the first of the printed metrics is taken, so that each task counts once in a mean.
+    A MetricColumn is a metric on one of the task's splits. A task has the metrics that
+    the paper prints for it, or else the first metric of the task. At "mini" and "base"
+    only the first of the printed metrics is taken, so that each task counts once in a
+    mean.
 
     profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
     adds a user's own data or encoder.
@@ -998,7 +999,9 @@ def select_score_columns_by_task(
         title = get_reader_profile_attribute(profile, "task_title")
         return {
             title: (
-                Column(title, title, data.find_task_by_name("own", name).metrics[0]),
+                MetricColumn(
+                    title, title, data.find_task_by_name("own", name).metrics[0]
+                ),
             )
         }
     task_source = find_profile_settings(profile).source
@@ -1008,9 +1011,10 @@ def select_score_columns_by_task(
         for source in sources
         for name, task in data.list_tasks(source).items()
     }
-    by_task: dict[str, tuple[Column, ...]]
+    by_task: dict[str, tuple[MetricColumn, ...]]
     by_task = {
-        name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()
+        name: (MetricColumn(name, name, task.metrics[0]),)
+        for name, task in tasks.items()
     }
     for name in {column.task for column in printed_columns}:
         by_task[name] = tuple(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.spec import Spec, to_plain_json
@@ -56,8 +56,8 @@ def count_kept_heads(
     where neurons cannot be divided like heads.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    kept_heads_of_paper_model: the width as kept heads of the paper's model, such as 3 of 12.
-    An encoder with 6 heads would keep 2 at 4 of 12.
+    kept_heads_of_paper_model: the width as kept heads of the paper's model, such as 3
+    of 12. An encoder with 6 heads would keep 2 at 4 of 12.
     family: family of encoders, such as "bert"."""
     all_parts, encoder = (
         count_heads_of_paper_model(family),
@@ -161,7 +161,7 @@ def set_padded_length(train: Train, padded_length: int | None) -> Train:
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def finetuned_spec(
     profile: str,
     task: str,
@@ -254,7 +254,7 @@ def untrained_student_spec(
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def student_spec(
     profile: str,
     task: str,
@@ -335,7 +335,7 @@ def student_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def student_trained_on_labels_spec(
     profile: str,
     task: str,

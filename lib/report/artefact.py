@@ -62,7 +62,7 @@ from lib.report.verdicts import (
     list_main_result_sentences,
 )
 from lib.stats import compare
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
 if TYPE_CHECKING:
     from lib.report.explore import LiveFigure
@@ -814,7 +814,7 @@ intervals over seeds and rows. They are of the runs above, so nothing is trained
 
 
 def explore_model_differences(
-    runs: Runs, columns: Sequence[Column] = (), word_for_model: str = "model"
+    runs: Runs, columns: Sequence[MetricColumn] = (), word_for_model: str = "model"
 ) -> None:
     """Let a user of JupyterLab choose a baseline, and plot all models minus it.
 

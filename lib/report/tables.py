@@ -18,13 +18,13 @@ from pandas.io.formats.style import Styler
 
 from lib.claims.seeds import find_planned_comparison_of_models
 from lib.claims.words import JudgingInputs, explain_model_that_learned_little
-from lib.core.rows import Outcome, Row, format_kept_head_fraction
+from lib.core.rows import ExperimentOutcome, Row, format_kept_head_fraction
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data.unseen import LONG
 from lib.papers import grids
 from lib.stats import compare
-from lib.stats.compare import Column, ScoreTable
+from lib.stats.compare import MetricColumn, ScoreTable
 from lib.stats.paired import Estimate, estimate_paired_difference
 
 # CSS of a column of words or sentences.
@@ -67,7 +67,7 @@ def collect_results(
             error = (failure_reason_by_spec or {}).get(
                 spec
             ) or store.explain_missing_run(row.spec)
-        lines.append(dict(Outcome(row, **status, error=error)))
+        lines.append(dict(ExperimentOutcome(row, **status, error=error)))
     return pd.DataFrame(lines)
 
 
@@ -177,7 +177,7 @@ class Runs:
         return f"{opening} {rows}, mean ± standard deviation (seeds){closing_text}"
 
     def tabulate_scores_by_task(
-        self, columns: Sequence[Column] = ()
+        self, columns: Sequence[MetricColumn] = ()
     ) -> list[ScoreTable]:
         """Return tables of mean scores over seeds, one for each source of results.
 
@@ -200,7 +200,7 @@ class Runs:
 
     def tabulate_run_scores_in_points(
         self,
-        columns: Sequence[Column] = (),
+        columns: Sequence[MetricColumn] = (),
         transform_scores: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
             points
         ),
@@ -232,7 +232,7 @@ class Runs:
         model_name: str,
         baseline: str,
         group_columns: str | list[str] = "task",
-        columns: Sequence[Column] = (),
+        columns: Sequence[MetricColumn] = (),
     ) -> EstimatesBySource:
         """Return the score of one model minus that of another, for each group of runs.
 
@@ -268,7 +268,7 @@ class Runs:
         frame: pd.DataFrame,
         model_name: str,
         baseline: str,
-        columns_by_task: dict[str, tuple[Column, ...]],
+        columns_by_task: dict[str, tuple[MetricColumn, ...]],
         profile: str,
     ) -> Estimate | None:
         """Return the score of one model minus that of another, paired by seed.
@@ -293,7 +293,7 @@ class Runs:
         self,
         method_frame: pd.DataFrame,
         baseline_frame: pd.DataFrame,
-        columns_by_task: dict[str, tuple[Column, ...]],
+        columns_by_task: dict[str, tuple[MetricColumn, ...]],
         profile: str,
     ) -> Estimate | None:
         """Return the score in one frame minus that in another, paired by seed.
@@ -343,12 +343,14 @@ class Runs:
                 and explain_model_that_learned_little("", rows, "", inputs)
             ):
                 return None
-        pairs = compare.pair_rows(sides[0], sides[1], columns_by_task, spared)
+        pairs = compare.pair_runs_by_task_and_seed(
+            sides[0], sides[1], columns_by_task, spared
+        )
         aims = {"region": region, "interest": interest}
         return replace(estimate_paired_difference(pairs), **aims) if pairs else None
 
     def compare_models(
-        self, baseline: str, columns: Sequence[Column] = ()
+        self, baseline: str, columns: Sequence[MetricColumn] = ()
     ) -> EstimatesBySource:
         """Return each model's score minus that of a baseline, on each task.
 
@@ -389,7 +391,7 @@ class Runs:
         return list(dict.fromkeys(chain(*parts)))
 
     def estimate_differences_to_other_models(
-        self, model_name: str, columns: Sequence[Column] = ()
+        self, model_name: str, columns: Sequence[MetricColumn] = ()
     ) -> EstimatesBySource:
         """Return the score of a model minus that of each other model, paired by seed.
 

@@ -26,7 +26,7 @@ def normalise_answer(answer: str) -> str:
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_MARKS)).split())
 
 
-def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
+def score_exact_match(prediction: str, accepted_answers: Sequence[str]) -> float:
     """Return SQuAD's exact match: 1 where a prediction is an accepted answer, else 0.
 
     Case, punctuation and English articles do not count.
@@ -36,7 +36,7 @@ def exact(prediction: str, accepted_answers: Sequence[str]) -> float:
     return float(normalise_answer(prediction) in _normalise_answers(accepted_answers))
 
 
-def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
+def score_word_overlap(prediction: str, accepted_answers: Sequence[str]) -> float:
     """Return SQuAD's F1 of a predicted answer, from 0 to 1: the overlap of its words.
 
     Of several accepted texts the best one counts. Case, punctuation and English
@@ -49,6 +49,10 @@ def span_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
         _compute_word_f1(words, gold.split())
         for gold in _normalise_answers(accepted_answers)
     )
+
+
+# The scores of one answer, by the names of their metrics.
+SCORES_BY_NAME = {"exact": score_exact_match, "span_f1": score_word_overlap}
 
 
 def compute_exact_match_and_f1(
@@ -71,11 +75,11 @@ def compute_exact_match_and_f1(
     if not has.all():
         parts |= {"has_answer_": has, "no_answer_": ~has}
     scores = {}
-    for function in (exact, span_f1):
-        values = np.array([function(*case) for case in cases])
+    for name, score_answer in SCORES_BY_NAME.items():
+        values = np.array([score_answer(*case) for case in cases])
         for part, rows in parts.items():
             if rows.any():
-                scores[f"{part}{function.__name__}"] = float(values[rows].mean())
+                scores[f"{part}{name}"] = float(values[rows].mean())
     return scores
 
 

@@ -48,8 +48,9 @@ ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
 
 
 @dataclass(frozen=True)
-class Column:
-    """A Column is a metric on a split of a task, such as accuracy on development rows.
+class MetricColumn:
+    """A MetricColumn is a metric on a split of a task, such as accuracy on development
+    rows.
 
     Tables of scores have it as a column.
 
@@ -83,17 +84,17 @@ def pair_runs_of_models(
     frame: pd.DataFrame,
     model_name: str,
     baseline: str,
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> list[Pair]:
     """Pair the runs of two models by task and seed, for paired statistics.
 
-    Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
-    labels and the predictions of both models on the same examples. Its field `task` is
-    the title of the Column, such as "MNLI-m". A run that is missing, collapsed (scored
-    no better than chance), or lacks the split of a Column makes no Pair. Where dtypes
-    differ, a bfloat16 run is replaced by its repetition in float32. A run without such
-    a repetition makes no Pair. Raises Refused where two runs were evaluated on
-    different examples.
+    Return a list of Pairs, one for each task, seed and metric (MetricColumn). A Pair
+    has the labels and the predictions of both models on the same examples. Its field
+    `task` is the title of the MetricColumn, such as "MNLI-m". A run that is missing,
+    collapsed (scored no better than chance), or lacks the split of a MetricColumn makes
+    no Pair. Where dtypes differ, a bfloat16 run is replaced by its repetition in
+    float32. A run without such a repetition makes no Pair. Raises Refused where two
+    runs were evaluated on different examples.
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
@@ -105,23 +106,23 @@ def pair_runs_of_models(
         for model in (model_name, baseline)
     )
     # pyrefly: ignore[bad-argument-type]  # pandas types column names as Hashable.
-    return pair_rows(ours, theirs, columns_by_task)
+    return pair_runs_by_task_and_seed(ours, theirs, columns_by_task)
 
 
-def pair_rows(
+def pair_runs_by_task_and_seed(
     method_rows: Sequence[Mapping[str, Any]],
     baseline_rows: Sequence[Mapping[str, Any]],
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
     includes_collapsed_method_and_baseline: Sequence[bool] = (False, False),
 ) -> list[Pair]:
     """Pair the runs of a method and a baseline by task and seed, for paired statistics.
 
-    Return a list of Pairs, one for each task, seed and metric (Column). A Pair has the
-    labels and the predictions of both models on the same examples. A seed at which one
-    of the two collapsed (scored no better than chance) makes no Pair. Where dtypes
-    differ, a bfloat16 run is replaced by its repetition in float32. A run without such
-    a repetition makes no Pair. Raises Refused where two runs were evaluated on
-    different examples.
+    Return a list of Pairs, one for each task, seed and metric (MetricColumn). A Pair
+    has the labels and the predictions of both models on the same examples. A seed at
+    which one of the two collapsed (scored no better than chance) makes no Pair. Where
+    dtypes differ, a bfloat16 run is replaced by its repetition in float32. A run
+    without such a repetition makes no Pair. Raises Refused where two runs were
+    evaluated on different examples.
 
     method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
     Run with the stored result, None if missing).
@@ -242,7 +243,9 @@ def substitute_float32_for_mixed_dtypes(
             if is_mixed or id(row) not in twins:
                 changed[id(row)] = labels | {"run": None, "state": MIXED}
             else:
-                changed[id(row)] = add_metrics_of_run(labels | {"run": twins[id(row)]})
+                changed[id(row)] = add_run_metrics_to_row(
+                    labels | {"run": twins[id(row)]}
+                )
     return [changed.get(id(row), row) for row in rows]
 
 
@@ -288,7 +291,7 @@ def read_unseen_rows_descriptor(run: Run) -> Json | None:
 
 
 @lru_cache(maxsize=512)
-def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
+def read_labels_and_predictions(run: Run, column: MetricColumn) -> dict[str, Any]:
     """Return labels and predictions of the N examples on which a run is scored.
 
     The keys are "labels" [N]; "said" [N], the predicted classes or values, or for
@@ -296,8 +299,8 @@ def read_labels_and_predictions(run: Run, column: Column) -> dict[str, Any]:
     cluster; and "index", a list that is equal for two runs on the same examples. Scores
     and paired tests read these arrays. Examples that share text are in one cluster, if
     the run has unseen rows (labelled rows that no training used); otherwise each
-    example is a cluster. The examples are the rows of the Column's split; unseen rows
-    follow after development rows. Raises FileNotFoundError where the run has no
+    example is a cluster. The examples are the rows of the MetricColumn's split; unseen
+    rows follow after development rows. Raises FileNotFoundError where the run has no
     predictions.
 
     column: a metric on a split of a task."""
@@ -343,7 +346,7 @@ class ScoreAndChance:
 
 
 @lru_cache(maxsize=8192)
-def measure_score_and_chance_level(run: Run, column: Column) -> ScoreAndChance:
+def measure_score_and_chance_level(run: Run, column: MetricColumn) -> ScoreAndChance:
     """Return the ScoreAndChance of a run by a metric: its score, and that of chance.
 
     It tells whether the run collapsed, that is, learned nothing. Chance is the accuracy
@@ -368,26 +371,29 @@ def measure_score_and_chance_level(run: Run, column: Column) -> ScoreAndChance:
         is_span = column.metric in MARKS
         most = float(np.mean(labels < 0) if is_span else counts.max() / n)
         is_share = is_span or column.metric == "accuracy"
-        chance = compute_chance_level(most if is_share else None, n)
+        chance = compute_above_chance_threshold(most if is_share else None, n)
     points = 100 * score_answers(column.metric, said, labels)
     return ScoreAndChance(points, 100 * chance, len(np.unique(said)) == 1)
 
 
-def compute_chance_level(guessing_accuracy: float | None, row_count: int) -> float:
+def compute_above_chance_threshold(
+    constant_prediction_accuracy: float | None, row_count: int
+) -> float:
     """Return the score that counts as chance: that of guessing, plus two standard
     errors.
 
-    guessing_accuracy: the accuracy of the most frequent class, from 0 to 1. None stands
-    for a correlation, which is 0 by guessing, with a standard error of 1 / sqrt(n).
+    constant_prediction_accuracy: the accuracy of the most frequent class, from 0 to 1.
+    None stands for a correlation, which is 0 by guessing, with a standard error of 1 /
+    sqrt(n).
     row_count: the number n of scored examples."""
-    if guessing_accuracy is None:
+    if constant_prediction_accuracy is None:
         return 2 / row_count**0.5
-    variance = guessing_accuracy * (1 - guessing_accuracy)
-    return guessing_accuracy + 2 * (variance / row_count) ** 0.5
+    variance = constant_prediction_accuracy * (1 - constant_prediction_accuracy)
+    return constant_prediction_accuracy + 2 * (variance / row_count) ** 0.5
 
 
 def make_mask_of_collapsed_runs(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> np.ndarray:
     """Return for each of N runs whether it collapsed, bool [N].
 
@@ -406,10 +412,10 @@ def make_mask_of_collapsed_runs(
     return np.array(lost, bool)
 
 
-def read_development_score(run: Run | None, column: Column) -> float:
+def read_development_score(run: Run | None, column: MetricColumn) -> float:
     """Return a run's recorded score by a metric, from 0 to 1; nan where it has none.
 
-    Only the rows of the Column's split count, as in the scores of papers. Extra
+    Only the rows of the MetricColumn's split count, as in the scores of papers. Extra
     labelled rows that no training used (unseen rows) are added by
     `compute_score_including_unseen_rows`.
 
@@ -417,7 +423,7 @@ def read_development_score(run: Run | None, column: Column) -> float:
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
-def compute_score_including_unseen_rows(run: Run | None, column: Column) -> float:
+def compute_score_including_unseen_rows(run: Run | None, column: MetricColumn) -> float:
     """Return a run's score by a metric on all its rows, from 0 to 1; nan if missing.
 
     On the development split, unseen rows count too: labelled rows that neither training
@@ -442,7 +448,7 @@ ALONE = "development rows alone"
 
 
 def tabulate_run_scores_in_points(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> pd.DataFrame:
     """Return a table of scores in points (0 to 100), a line for each run and metric.
 
@@ -495,7 +501,7 @@ def list_columns_identifying_model(frame: pd.DataFrame) -> list[str]:
     return [name for name in ("m", "model") if name in frame]
 
 
-def blank_unpaired_scores(
+def blank_scores_of_unshared_seeds(
     scores: pd.DataFrame, model_columns: list[str]
 ) -> pd.DataFrame:
     """Return a table of scores with nan where no other model has the same seed.
@@ -515,23 +521,23 @@ def blank_unpaired_scores(
     return scores.assign(**{name: scores[name].where(shared) for name in SCORES})
 
 
-def average_scores_over_tasks(frame: pd.DataFrame) -> pd.DataFrame:
+def average_scores_over_tasks(run_scores: pd.DataFrame) -> pd.DataFrame:
     """Average the scores over the metrics of all tasks, for each model and seed.
 
     Return a table with "model", "seed" and "score" in points, and "m" (number of kept
-    heads) if `frame` has it. A seed at which a model lacks the score of a metric is
-    left out, and, where models share seeds, one that only one model has.
+    heads) if `run_scores` has it. A seed at which a model lacks the score of a metric
+    is left out, and, where models share seeds, one that only one model has.
 
-    frame: a table of `tabulate_run_scores_in_points`, a line for each run and
+    run_scores: a table of `tabulate_run_scores_in_points`, a line for each run and
     metric."""
-    frame = blank_unpaired_scores(frame, list_columns_identifying_model(frame)).dropna(
-        subset=["score"]
-    )
-    groups = frame.groupby(
-        [*list_columns_identifying_model(frame), "seed"], sort=False
+    shared = blank_scores_of_unshared_seeds(
+        run_scores, list_columns_identifying_model(run_scores)
+    ).dropna(subset=["score"])
+    groups = shared.groupby(
+        [*list_columns_identifying_model(shared), "seed"], sort=False
     )["score"]
     by = groups.agg(score="mean", count="count").reset_index()
-    return by[by["count"] == frame["column"].nunique()].drop(columns="count")
+    return by[by["count"] == shared["column"].nunique()].drop(columns="count")
 
 
 def join_tables_by_row(
@@ -569,7 +575,7 @@ FAR = 10.0
 
 
 def describe_outlying_seeds(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[str]:
     """Return a warning for each model, width and metric with a few outlying seeds.
 
@@ -622,7 +628,7 @@ def join_texts_with_and(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def add_metrics_of_run(row: dict[str, Any]) -> dict[str, Any]:
+def add_run_metrics_to_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with the metrics of its run as further keys.
 
     Tables of results have such rows. If a metric has the name of a label, the label
@@ -683,7 +689,7 @@ def format_estimate_with_interval(
 
 def make_score_table_by_task(
     frame: pd.DataFrame,
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
     source_name: str,
     row_label_columns: Sequence[str] = (),
 ) -> ScoreTable:
@@ -717,7 +723,7 @@ def make_score_table_by_task(
         "all"
     )
     sound = {name: scored[name].mask(lost) for name in SCORES}
-    scored = blank_unpaired_scores(scored.assign(**sound), names)
+    scored = blank_scores_of_unshared_seeds(scored.assign(**sound), names)
     means = (
         dict(list(average_scores_over_tasks(scored).groupby(names)["score"]))
         if not row_label_columns
@@ -758,7 +764,7 @@ def estimate_difference(
     frame: pd.DataFrame,
     model_name: str,
     baseline: str,
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> Estimate | None:
     """Estimate the paired difference between two models, method minus baseline.
 

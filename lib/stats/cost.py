@@ -26,6 +26,8 @@ NumberOrTensor: TypeAlias = Any
 # What pruning keeps, such as {"heads": [[0, 3], ...]}, with a list of kept indices for
 # each layer.
 KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
+# Number of heads that a pruned layer keeps; None stands for all.
+KeptHeadsPerLayer: TypeAlias = int | None
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,10 @@ def _count_ghost_costs(
 
 
 def ghost_parameters(
-    shape: Shape, ghost: Ghost | None, heads: int | None = None, token_count: int = 128
+    shape: Shape,
+    ghost: Ghost | None,
+    heads: KeptHeadsPerLayer = None,
+    token_count: int = 128,
 ) -> int:
     """Count the weights of GhostBERT's ghost modules in all layers of an encoder.
 
@@ -272,7 +277,10 @@ def ghost_parameters(
 
 
 def ghost_flops(
-    shape: Shape, ghost: Ghost | None, heads: int | None = None, token_count: int = 128
+    shape: Shape,
+    ghost: Ghost | None,
+    heads: KeptHeadsPerLayer = None,
+    token_count: int = 128,
 ) -> int:
     """Count the FLOPs of GhostBERT's ghost modules in all layers, for one input.
 
@@ -290,7 +298,7 @@ def ghost_flops(
 
 def parameters(
     shape: Shape,
-    heads: int | None = None,
+    heads: KeptHeadsPerLayer = None,
     ghost: Ghost | None = None,
     label_count: int = 2,
     token_count: int = 128,
@@ -322,7 +330,7 @@ def parameters(
 def flops(
     shape: Shape,
     token_count: int = 128,
-    heads: int | None = None,
+    heads: KeptHeadsPerLayer = None,
     ghost: Ghost | None = None,
     convention: Literal["true", "token head"] = "true",
     label_count: int = 2,

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from lib.stats import compare, paired
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,18 +54,19 @@ class Measure:
     share: bool = False
 
 
-def smooth_loss(loss: np.ndarray, window_share: float = 0.05) -> np.ndarray:
-    """Return the trailing mean of a training loss [N], so that curves can be compared.
+def smooth_loss(losses: np.ndarray, window_share: float = 0.05) -> np.ndarray:
+    """Return the trailing mean of the losses [N] of a training, so that curves can be
+    compared.
 
     It has shape [N]. The window has `window_share` * N points, at the start fewer."""
     import pandas as pd
 
-    wide = max(1, round(window_share * len(loss)))
-    return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
+    wide = max(1, round(window_share * len(losses)))
+    return pd.Series(losses, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
 def list_collapse_flags_of_runs(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[bool]:
     """Return for each run of a table whether it collapsed.
 
@@ -84,7 +85,7 @@ def list_collapse_flags_of_runs(
 
 
 def list_scores_of_uncollapsed_runs(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> pd.Series:
     """Return the scores in points (0 to 100) of the trained models in a table of runs.
 
@@ -105,7 +106,7 @@ def list_scores_of_uncollapsed_runs(
 
 def estimate_score_variance_ratio(
     model_frames: Sequence[pd.DataFrame],
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
     unused_measure_argument: str = "",
 ) -> paired.Estimate | None:
     """Estimate the ratio of two models' variances of scores over seeds.
@@ -133,7 +134,7 @@ def estimate_score_variance_ratio(
 
 def tabulate_search_and_final_scores(
     final_and_search_frames: Sequence[pd.DataFrame],
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> pd.DataFrame:
     """Return the two scores of each candidate of an architecture search, in points.
 
@@ -161,7 +162,7 @@ def tabulate_search_and_final_scores(
 
 def estimate_search_rank_correlation(
     final_and_search_frames: Sequence[pd.DataFrame],
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
     unused_measure_argument: str = "",
 ) -> paired.Estimate | None:
     """Estimate Kendall's tau between candidates' scores in a search and after training.

@@ -630,22 +630,22 @@ def compute_slope_weights(x: ArrayLike) -> np.ndarray:
 
 
 def compute_linearity_contrast_weights(
-    x: ArrayLike, alternative_x: ArrayLike
+    x: ArrayLike, alternative_x_values: ArrayLike
 ) -> np.ndarray:
     """Return weights w [n] that test whether y is more linear in x than in
-    `alternative_x`.
+    `alternative_x_values`.
 
     For values y [n] that rise with both, w @ y is above 0 where x fits better. So the
     comparison of two lines is a weighted sum of the values y, whose interval can be
     computed. w is u - v, with unit vectors u and v along the centred x and
-    `alternative_x`. The sums of squared residuals of the two lines differ by (u @ y)^2
-    - (v @ y)^2, whose sign is then that of w @ y.
+    `alternative_x_values`. The sums of squared residuals of the two lines differ by (u
+    @ y)^2 - (v @ y)^2, whose sign is then that of w @ y.
 
     x, alternative_x: two scales of the same n points, such as a number and its
     logarithm."""
     u, v = (
         w / np.sqrt((w**2).sum())
-        for w in map(compute_slope_weights, (x, alternative_x))
+        for w in map(compute_slope_weights, (x, alternative_x_values))
     )
     return u - v
 

@@ -364,7 +364,7 @@ def encode_augmented_rows(
 
     words, size_and_time = (
         tokens.digest_vocabulary(tokenizer),
-        disk.read_file_stamp(path)[1:3],
+        disk.read_file_metadata(path)[1:3],
     )
     key = disk.digest_values(
         "augmented", augmentation_run.name, *size_and_time, words, max_length
@@ -372,7 +372,7 @@ def encode_augmented_rows(
     arrays = augmentation_run.read_arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
     return Encoded(
-        tokens.load_or_compute_rows(key, iterate_encoded_rows, names),
+        tokens.load_or_compute_token_rows(key, iterate_encoded_rows, names),
         labels,
         tokenizer.pad_token_id,
     )

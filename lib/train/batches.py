@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from lib.data import Split
-    from lib.data.tokens import Rows
+    from lib.data.tokens import TokenRows
 
     # Token ids of rows: a list of arrays or lists of integers, or rows on disk.
-    Ids = list[Any] | Rows
+    Ids = list[Any] | TokenRows
 
 # Number of batches whose rows are sorted by length together, which saves padding.
 POOL = 50

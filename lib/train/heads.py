@@ -158,8 +158,8 @@ def score_span_logits(
     pairs = zip(texts, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
     arrays = {"spans": places, "null": null, "labels": split.y, "index": split.index}
-    for metric in (answers.exact, answers.span_f1):
-        arrays[metric.__name__] = np.array([*map(metric, said, split.answers)])
+    for name, score_answer in answers.SCORES_BY_NAME.items():
+        arrays[name] = np.array([*map(score_answer, said, split.answers)])
     return answers.compute_exact_match_and_f1(said, split.answers), arrays
 
 

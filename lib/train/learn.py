@@ -73,7 +73,7 @@ class TaskTraining:
         self.train = cast(Train, train and Train(**train))
         self.splits, self.task = (
             sources.load(data_descriptor, run.seed),
-            sources.find_described_task(data_descriptor),
+            sources.find_task_of_descriptor(data_descriptor),
         )
 
     def load_start_model(self) -> PreTrainedModel:

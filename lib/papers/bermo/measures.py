@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.stats import compare
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 from lib.stats.measures import Measure
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def list_gradient_norms_of_lower_layers(
 
 def tabulate_epochs_to_bert_score(
     runs_frame: pd.DataFrame,
-    columns_by_task: Mapping[str, Sequence[Column]],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
     score_margin: float = MATCH,
 ) -> pd.DataFrame:
     """Return in how few epochs each model scores as well as BERT trained longest.
@@ -92,7 +92,7 @@ def tabulate_epochs_to_bert_score(
 
 
 def list_epochs_to_bert_score(
-    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[Column]]
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, Literal, TypeVar
 
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
@@ -20,7 +20,7 @@ from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.bermo.options import Mix, Prune
 from lib.papers.grids import backbone_spec
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 
 S = grids.read_settings("bermo")
 # Settings from settings.toml in this folder, where comments describe them.
@@ -30,7 +30,7 @@ LEARNED: float = S.LEARNED
 HEAD: float = S.HEAD
 ALPHA: float = S.ALPHA
 DIVERGED: float = S.DIVERGED
-COLUMNS: tuple[Column, ...] = S.COLUMNS
+COLUMNS: tuple[MetricColumn, ...] = S.COLUMNS
 METHODS: dict[str, Json] = S.METHODS
 PROBES: dict[str, str] = S.PROBES
 PROBING: dict[str, tuple[str, ...]] = S.PROBING
@@ -149,7 +149,7 @@ def make_train_settings(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def unpruned_model_spec(
     profile: str,
     task: str,
@@ -285,7 +285,7 @@ def make_pruning_settings(
     return replace(train, warmup=compute_warmup_share(w, steps)), prune
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def pruned_spec(
     profile: str,
     task: str,

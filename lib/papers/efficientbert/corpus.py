@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lib.core.names import Refused, derive_seed
-from lib.data.tokens import Rows
+from lib.data.tokens import TokenRows
 
 Ids = Sequence[int] | np.ndarray  # Token ids of one document.
 
@@ -22,7 +22,7 @@ SHORT = 0.1
 
 
 def iterate_encoded_segment_pairs(
-    documents: Sequence[Ids] | Rows,
+    documents: Sequence[Ids] | TokenRows,
     cls_and_sep_ids: tuple[int, int],
     max_tokens: int,
     seed: int,

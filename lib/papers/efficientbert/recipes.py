@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
@@ -44,7 +44,7 @@ from lib.papers.grids import (
     initial_checkpoint_spec,
 )
 from lib.stats import compare
-from lib.stats.compare import Column, ScoreTable
+from lib.stats.compare import MetricColumn, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 S = grids.read_settings("efficientbert")
 # Settings from settings.toml in this folder, where comments describe them.
-COLUMNS: tuple[Column, ...] = S.COLUMNS
+COLUMNS: tuple[MetricColumn, ...] = S.COLUMNS
 CLAIM_COLUMNS = COLUMNS  # Metrics by which the paper's claims are checked.
 OWN: tuple[str, ...] = S.OWN
 OTHER_BASE: tuple[str, ...] = S.OTHER_BASE
@@ -265,7 +265,7 @@ def make_corpus_descriptor(
     return (
         {"sentences": document_count, "seed": 1}
         if profile == "toy"
-        else texts.describe_corpus(corpus_name, document_count)
+        else texts.make_corpus_data_descriptor(corpus_name, document_count)
     )
 
 
@@ -305,7 +305,7 @@ def _seed_independent_spec(
     return Spec(step_name, step_arguments, inputs_by_name, seed=0)
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def pretraining_spec(
     profile: str,
     net: Net,
@@ -371,7 +371,7 @@ def search_stages_1_and_2_supernet_spec(profile: str) -> Spec:
     return pretrained_supernet_spec(profile, TEXTS[profile][-1])
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def pretrained_network_spec(
     profile: str, network_name: str, corpus_name: str = TEXT
 ) -> Spec:
@@ -414,7 +414,7 @@ def pretrained_network_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def teacher_spec(profile: str, task: str) -> Spec:
     """Describe the run that fine-tunes a task's teacher, from which all students learn.
 
@@ -447,7 +447,7 @@ def make_finetuning_settings(
     return replace(train, **OF_TASK[profile].get(task, {}))
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def task_distillation_spec(
     profile: str,
     task: str,
@@ -500,7 +500,7 @@ def task_distillation_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def student_spec(
     profile: str,
     task: str,
@@ -582,7 +582,12 @@ def make_split_descriptor(
     row_count: number of training rows; None takes all that are not held out.
     held_out_count: number of held-out rows."""
     return grids.make_training_data_descriptor(
-        profile, task, row_count, held_out_count, False, in_order=profile == "paper"
+        profile,
+        task,
+        row_count,
+        held_out_count,
+        False,
+        in_file_order=profile == "paper",
     )
 
 
@@ -626,7 +631,7 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def search_candidate_spec(
     profile: str,
     net: Net,
@@ -752,7 +757,7 @@ def make_table_of_scores(
     printed_rows: ScoreTable,
     runs: Any,
     further_network_names: Iterable[str] = (),
-    columns: Collection[Column] = COLUMNS,
+    columns: Collection[MetricColumn] = COLUMNS,
 ) -> pd.DataFrame:
     """Return a table of EfficientBERT with our scores beside the printed ones.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -114,7 +114,7 @@ def find_base_network(profile: str) -> Net:
     return efficientbert.scale_network_to_profile("Base Model", profile)
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def search_spec(
     profile: str, stage: str, method: str = "", candidate_count_factor: int = 1
 ) -> Spec:
@@ -223,7 +223,7 @@ def replace_network_by_searched_network(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def retraining_spec(
     profile: str, task: str, search: Spec, **training_changes: Any
 ) -> Spec:
@@ -247,7 +247,7 @@ def retraining_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def final_training_spec(
     profile: str, task: str, net: Net | None = None, search: Spec | None = None
 ) -> Spec:
@@ -273,7 +273,7 @@ def final_training_spec(
     return replace_network_by_searched_network(spec, search) if search else spec
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
     """Describe the run that trains a network as briefly as the search does.
 

@@ -340,14 +340,14 @@ def encode_corpus(
     read = partial(iterate_document_token_ids, corpus, tokenizer)
     # Tokenising is slow, so the token ids are cached on disk. They are the same for all
     # epochs and seeds, and for all runs with this text and vocabulary.
-    documents = tokens.load_or_compute_rows(key, read, ("ids",))["ids"]
+    documents = tokens.load_or_compute_token_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(
         iterate_encoded_segment_pairs, documents, special, train.max_length, seed
     )
     key = disk.digest_values(key, train.max_length, seed, len(epochs))
-    cached_columns = tokens.load_or_compute_rows(
+    cached_columns = tokens.load_or_compute_token_rows(
         key, lambda: chain.from_iterable(map(made, epochs)), names
     )
     columns = {

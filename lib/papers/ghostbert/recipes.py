@@ -18,7 +18,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
@@ -263,7 +263,7 @@ def list_rows_of_data_augmentation_runs(
     ]
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def model_variant_spec(
     profile: str,
     task: str,

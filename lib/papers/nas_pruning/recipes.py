@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lib.core.memo import cache_result_within_block
+from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
@@ -22,7 +22,7 @@ from lib.papers import grids, published
 from lib.papers.grids import backbone_spec, find_encoder_shape, initial_checkpoint_spec
 from lib.papers.nas_pruning import control, gated
 from lib.papers.nas_pruning.options import Gates, Objective, Perceptron
-from lib.stats.compare import Column
+from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES
 
 S = grids.read_settings("nas_pruning")
@@ -33,7 +33,7 @@ TIMES: int = S.TIMES
 LONG: tuple[str, ...] = S.LONG
 TEN: tuple[str, ...] = S.TEN
 AUGMENTED: tuple[str, ...] = S.AUGMENTED
-COLUMNS: tuple[Column, ...] = S.COLUMNS
+COLUMNS: tuple[MetricColumn, ...] = S.COLUMNS
 CLAIM_COLUMNS = COLUMNS  # Metrics by which the report's claims are checked.
 TARGETS: tuple[float, ...] = S.TARGETS
 TASKS: dict[str, tuple[str, ...]] = S.TASKS
@@ -120,7 +120,7 @@ def pretrained_model_spec(profile: str, model: str = MAIN) -> Spec:
     return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def finetuned_unpruned_spec(
     profile: str, task: str, model: str = MAIN, epoch_count: int | None = None
 ) -> Spec:
@@ -142,7 +142,7 @@ def finetuned_unpruned_spec(
     return replace(spec, inputs={"start": pretrained_model_spec(profile, model)})
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def distilled_spec(
     profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
 ) -> Spec:
@@ -239,7 +239,7 @@ def augmentation_spec_or_none(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def architecture_search_spec(
     profile: str,
     task: str,
@@ -294,7 +294,7 @@ def architecture_search_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def random_architecture_spec(
     initial_model: Spec,
     search_with_same_sizes: Spec | None = None,
@@ -317,7 +317,7 @@ def random_architecture_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def two_stage_distillation_spec(
     profile: str,
     task: str,
@@ -369,7 +369,7 @@ def two_stage_distillation_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def pruned_spec(
     profile: str,
     task: str,
@@ -407,7 +407,7 @@ def pruned_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def retrained_random_architecture_spec(
     profile: str,
     task: str,
@@ -458,7 +458,7 @@ def retrained_random_architecture_spec(
     )
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def magnitude_pruned_spec(
     profile: str,
     task: str,
@@ -498,7 +498,7 @@ def magnitude_pruned_spec(
     return spec
 
 
-@cache_result_within_block
+@cache_results_while_enabled
 def model_spec(profile: str, task: str, model_label: str) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 

@@ -13,7 +13,7 @@ from lib.core.rows import Row
 from lib.papers import grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
-from lib.stats.compare import Column, ScoreTable
+from lib.stats.compare import MetricColumn, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,7 +112,9 @@ def tabulate_search_results(
 
 
 def list_measured_score_tables(
-    retrained_runs: Runs, search_runs: Runs, columns: Sequence[Column] = nas.COLUMNS
+    retrained_runs: Runs,
+    search_runs: Runs,
+    columns: Sequence[MetricColumn] = nas.COLUMNS,
 ) -> list[ScoreTable]:
     """Return tables of the scores of pruned networks and of how their searches ended.
 
@@ -164,7 +166,7 @@ def show_gains_forest_plot(
     runs: Runs,
     model_name: str,
     axis_label: str,
-    columns: Sequence[Column] = nas.COLUMNS,
+    columns: Sequence[MetricColumn] = nas.COLUMNS,
 ) -> None:
     """Draw on a report page how much higher one model scores than each other model.
 

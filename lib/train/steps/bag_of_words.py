@@ -33,7 +33,7 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
     data: JSON that says which rows of which task are used.
     cut: where the run has an encoder as input `start`, the linear model reads only the
     first `cut` tokens of a row, as that encoder does."""
-    task, splits = sources.find_described_task(data), sources.load(data, run.seed)
+    task, splits = sources.find_task_of_descriptor(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.score_majority_baseline(task, splits)}
     if not (task.span or task.labels and len(np.unique(train.y)) < 2):

@@ -35,7 +35,7 @@ def predict(
     sources.check_digest(
         "the test file", sources.digest_splits({"rows": split}), digest
     )
-    task = sources.find_described_task(data)
+    task = sources.find_task_of_descriptor(data)
     model, tokenizer = heads.load_task_model_and_tokenizer(
         run.inputs["model"].model_folder, task, 0.0, run.seed
     )
