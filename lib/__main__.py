@@ -162,7 +162,7 @@ class NotebookGrids(NamedTuple):
     store: Store
 
 
-def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
+def list_planned_runs_of_notebooks(args: argparse.Namespace) -> NotebookGrids:
     """Return the planned runs of the notebooks that a command names.
 
     The result is (grids, errors, store). `grids` is {notebook's path: {variable of the
@@ -193,7 +193,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
     suited = [
         path
         for path, name in names.items()
-        if planned.has_rows_at_profile(args.profile, name)
+        if planned.notebook_has_runs(args.profile, name)
     ]
     if without := len(matches) - len(suited):
         page_names = ", ".join(planned.list_planned_notebook_ids(args.profile))
@@ -213,7 +213,7 @@ def read_notebook_grids(args: argparse.Namespace) -> NotebookGrids:
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
                 grids[path] = notebook.execute_grid_cell_and_list_rows(
-                    path, values, include_lookup_only_rows=False
+                    path, values, include_rows_of_recorded_runs=False
                 )
             except Refused as error:
                 absent[path] = error
@@ -312,11 +312,11 @@ def run(args: argparse.Namespace, execute_missing_runs: bool = True) -> bool:
         {},
         parse_profile_and_parameters(args),
     )
-    grids, absent, store = read_notebook_grids(args)
+    grids, absent, store = list_planned_runs_of_notebooks(args)
     with closing(Report(scope, values, grids, absent, store)) as pages:
         print(pages.describe_where_results_appear(), flush=True)
         if execute_missing_runs:
-            specs = notebook.list_grid_specs(
+            specs = notebook.list_specs_to_run(
                 *(builder.grids for builder in pages.builders)
             )
             clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
@@ -369,18 +369,18 @@ def plan(args: argparse.Namespace) -> bool:
     from lib.papers.grids import make_run_time_estimator
 
     with data.allow_and_record_absent_data() as absent:
-        grids, cannot, store = read_notebook_grids(args)
+        grids, cannot, store = list_planned_runs_of_notebooks(args)
         clock, every = (
             sweep.TimeForecast(store, make_run_time_estimator(args.profile)),
             {},
         )
         if not absent:
             run_baselines_and_print_scores(
-                args.profile, notebook.list_grid_specs(*grids.values()), clock
+                args.profile, notebook.list_specs_to_run(*grids.values()), clock
             )
         steps = planned.read_planned_core_hours_by_step(args.profile)
         for path, variables in grids.items():
-            specs = notebook.list_grid_specs(variables)
+            specs = notebook.list_specs_to_run(variables)
             missing = store.list_missing_specs(specs)
             every |= missing
             about = f", {clock.describe_expected_time(missing)}" * (not steps)
@@ -551,7 +551,7 @@ def verify(args: argparse.Namespace) -> bool:
     from lib.core.store import Store
 
     store = Store()
-    lines = evidence.list_record_faults(store, rewrite_committed_files=args.write)
+    lines = evidence.verify_committed_results(store, rewrite_committed_files=args.write)
     sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)

@@ -14,7 +14,7 @@ import pytest
 from conftest import of_papers
 from nbconvert.filters import markdown2html
 
-from lib.claims.cells import parse_cell
+from lib.claims.cells import parse_comparison
 from lib.claims.words import Result, Verdict
 from lib.cluster import sweep
 from lib.core import paths
@@ -303,7 +303,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     }
     cells.insert(1, link)
     result = Result(
-        "G1", parse_cell("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
+        "G1", parse_comparison("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
     )
     found = verdicts.list_main_result_sentences(
         [Verdict("G1", (result,), kind="finding")], claim_test_profile="toy"

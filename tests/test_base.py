@@ -23,7 +23,7 @@ from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
 
-LINES = planned.read_plan("base")
+LINES = planned.read_run_plan("base")
 TASKS = {
     "SST-2": (44840, 7371),
     "CoLA": (7844, 629),
@@ -216,7 +216,7 @@ def every(profile="base"):
     rows = [
         row
         for page in planned.list_planned_notebook_ids(profile)
-        for row in evidence.make_grid_rows(profile, page)
+        for row in evidence.list_notebook_runs_to_execute(profile, page)
     ]
     return with_inputs(row["spec"] for row in rows)
 
@@ -302,14 +302,14 @@ def test_the_plan_is_within_its_core_hours_and_has_seeds_of_no_trial():
 @pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.order} {line.claim}")
 def test_each_line_has_its_rows_and_each_cell_its_models(line):
     row = raw()[line.order - 1]
-    parts = cells.parse_cells(line.cells)
+    parts = cells.parse_comparisons(line.cells)
     for name in ("region", "printed"):
         number = len(row[name].split("; "))
         assert number == (len(parts) or len(line.tasks)) or row[name] == "level"
     if line.waits:
-        assert not line.select_rows(evidence.make_grid_rows("base", line.page))
+        assert not line.select_rows(evidence.list_notebook_runs_to_execute("base", line.page))
         return
-    rows = line.select_rows(evidence.make_grid_rows("base", line.page))
+    rows = line.select_rows(evidence.list_notebook_runs_to_execute("base", line.page))
     assert {row.get("seed", 0) for row in rows} == {*line.seeds}
     assert {row["task"] for row in rows if "task" in row} == {*line.tasks}
     for one in parts:
@@ -344,7 +344,7 @@ def test_a_page_without_a_line_says_so():
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
         notebook.execute_grid_cell_and_list_rows(page, {"profile": "base"})
-    assert planned.has_rows_at_profile(
+    assert planned.notebook_has_runs(
         "mini", page.stem
     ) and not planned.list_planned_notebook_ids("mini")
 

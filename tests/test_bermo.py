@@ -408,7 +408,7 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
 def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
     norms = np.array([[1e-2, 1e-4, 1.0, 1.0], [1.0, 1e-2, 9.0, 9.0]])
     rows = pd.DataFrame({"run": [holding({"gradient_norm": norms}, "run")]})
-    assert measures.list_gradient_norms_of_lower_layers(rows, METRICS) == [-2.0]
+    assert measures.list_log_gradient_norms_of_lower_layers(rows, METRICS) == [-2.0]
 
 
 def test_cased_text_is_an_option_beside_table_1(anywhere):

@@ -77,7 +77,7 @@ def test_a_sentence_names_the_task_where_its_cell_does():
     for (_, text), row in told().items():
         tasks = {
             v
-            for _, where in cells.parse_cell(text).models
+            for _, where in cells.parse_comparison(text).models
             for k, v in where
             if k == "task"
         } - {"*"}
@@ -90,7 +90,7 @@ def test_a_sentence_names_the_task_where_its_cell_does():
 def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
     found = defaultdict(Counter)
     for (claim, text), row in told().items():
-        low, high = cells.parse_cell(text).bounds
+        low, high = cells.parse_comparison(text).bounds
         for number in split(row["interest"]).values():
             assert low <= number <= high, (claim, text)
             found[claim][number] += 1
@@ -119,10 +119,10 @@ def planned(line, scale):
     found = [
         row
         for page in line["artefact"].split("; ")
-        for row in checks.list_rows_at_paper_profile(page)
+        for row in checks.list_full_size_runs_of_notebook(page)
     ]
     return cells.select_compared_rows(
-        cells.parse_cells(line["cells"]),
+        cells.parse_comparisons(line["cells"]),
         found + grids.list_architecture_searches_of_models(found),
     )
 
@@ -188,7 +188,7 @@ def twins():
     for scale, at in found.items():
         for id in order:
             rows = planned(every[id], scale)
-            for one in cells.parse_cells(every[id]["cells"]):
+            for one in cells.parse_comparisons(every[id]["cells"]):
                 if there := compared(one, rows):
                     at[id, one.text] = there
     same = {}

@@ -18,7 +18,7 @@ from scipy import stats as sp
 from lib import data
 from lib.claims import checks, lists, notebook, words
 from lib.claims import judging as source
-from lib.claims.cells import parse_cell, parse_cells, parse_seeds, select_compared_rows
+from lib.claims.cells import parse_comparison, parse_comparisons, parse_seeds, select_compared_rows
 from lib.claims.words import (
     AGREES,
     NO_EFFECT,
@@ -55,7 +55,7 @@ def judge(cells, frame, **setting):
         )
     ]
     rows = frame.assign(spec=specs).to_dict("records")
-    return words.judge_cells(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
+    return words.judge_comparisons(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
 
 
 def only(cells, frame, **setting):
@@ -74,12 +74,12 @@ def told(low, high, text="a > b", mean=None, **more):
     """A Result with this interval, of three seeds and Student's freedom of two."""
     mean = (low + high) / 2 if mean is None else mean
     e = paired.Estimate(mean, low, high, 3, 1, 1.0, 0.04, freedom=2.0)
-    return Result("G1", parse_cell(text), "SST-2", e, 3, 3, **more)
+    return Result("G1", parse_comparison(text), "SST-2", e, 3, 3, **more)
 
 
 @pytest.mark.papers("nas_pruning")
 def test_a_cell_tells_models_places_and_its_region():
-    above, alike, floor = parse_cells(
+    above, alike, floor = parse_comparisons(
         "k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5"
     )
     assert above.models == [
@@ -88,17 +88,17 @@ def test_a_cell_tells_models_places_and_its_region():
     assert [weight for weight, _ in above.terms] == [1.0, -1.0]
     assert (above.bounds, alike.bounds) == ((0, np.inf), (-0.5, 0.5))
     assert floor.bounds == (-0.5, np.inf) and floor.models[0][0] == "- X"
-    below, limit, never = parse_cells(
+    below, limit, never = parse_comparisons(
         "A <= B + 5; noise :: A [m=6] <= value 0.25; misses :: A = value 0"
     )
     assert (below.bounds, limit.bounds) == ((-np.inf, 5), (-np.inf, 0.25))
     assert (limit.measure, limit.models) == ("noise", [("A", (("m", "6"),))])
     assert never.bounds == (0, 0)
-    (slope,) = parse_cells("k = 3 | k = 5 | k = 9 < value 0")
+    (slope,) = parse_comparisons("k = 3 | k = 5 | k = 9 < value 0")
     assert [w for w, _ in slope.terms] == pytest.approx(
         paired.compute_slope_weights(np.log2([3, 5, 9]))
     )
-    (first,) = parse_cells(
+    (first,) = parse_comparisons(
         "first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1"
     )
     assert [w for w, _ in first.terms] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
@@ -108,7 +108,7 @@ def test_a_cell_tells_models_places_and_its_region():
         "k = 5",
         "k = 9",
     ]
-    (gap,) = parse_cells("per step :: A over B [m=9] | A over B [m=1] < value 0")
+    (gap,) = parse_comparisons("per step :: A over B [m=9] | A over B [m=1] < value 0")
     assert [w for w, _ in gap.terms] == pytest.approx([1 / 8, -1 / 8])
     assert gap.terms[1][1].models == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
 
@@ -129,7 +129,7 @@ def test_a_cell_tells_models_places_and_its_region():
 )
 def test_what_is_no_cell_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        parse_cells(text)
+        parse_comparisons(text)
 
 
 def test_rows_that_cells_name_are_kept_once():
@@ -139,7 +139,7 @@ def test_rows_that_cells_name_are_kept_once():
     ]
     rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
     assert [
-        row["model"] for row in select_compared_rows(parse_cells("A > C @ m=3"), rows)
+        row["model"] for row in select_compared_rows(parse_comparisons("A > C @ m=3"), rows)
     ] == ["A"]
 
 
@@ -516,7 +516,7 @@ def test_a_repeated_comparison_has_the_word_of_the_claim_that_counts_it(
 )
 def test_an_interval_of_fewer_seeds_than_planned_says_so(planned, text):
     result = replace(told(1.0, 2.0), planned=planned)
-    assert result.interim_seeds_text == text
+    assert result.seed_progress_text == text
     assert (f"({text})" in format_result_sentence(result)) == bool(text)
 
 
@@ -627,7 +627,7 @@ def test_what_scores_no_model_decides_nothing():
     ]
     for cells in ("A > B", "variance ratio :: A over B <= value 1"):
         found = [
-            words.judge_cells(
+            words.judge_comparisons(
                 LINE | {"cells": cells}, each.to_dict("records"), SETTING
             )[0][0]
             for each in (pd.concat(rows), rows[0])
@@ -689,7 +689,7 @@ def test_a_recipe_has_one_name_at_every_profile():
             ]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = select_compared_rows(
-                    parse_cells(f"{recipe} > - DA & KD @ m=3"), rows
+                    parse_comparisons(f"{recipe} > - DA & KD @ m=3"), rows
                 )
                 assert {row["model"] for row in own} == {label, "- DA & KD"}, (
                     scale,
@@ -890,7 +890,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
         "no row of the profile mini has RoBERTa",
     ]
     assert {r.verdict_word for r in results[1:]} == {NOT_MEASURED}
-    assert words.describe_missing_row("A at m 3, task CoLA", "base") == (
+    assert words.explain_missing_model_row("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
 
@@ -1046,11 +1046,11 @@ def test_seeds_that_were_added_stand_behind_the_planned_ones_with_a_reason():
 @pytest.mark.papers()
 def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
     for id, line in lists.read_claims().items():
-        cells = parse_cells(line["cells"])
+        cells = parse_comparisons(line["cells"])
         assert cells or line["role"] not in ("central", "own"), id
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
-            told = lists.find_cells_csv_row(id, one.text)
+            told = lists.find_comparison_description(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (
                 id,
                 one,
@@ -1058,10 +1058,10 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
             assert not told["sentence"].endswith("."), told
             same = told["same_as"]
             if same:  # The other claim has this comparison, and counts it itself.
-                others = parse_cells(lists.read_claims()[same]["cells"])
+                others = parse_comparisons(lists.read_claims()[same]["cells"])
                 assert same != id, told
                 assert any(
-                    not lists.find_cells_csv_row(same, each.text)["same_as"]
+                    not lists.find_comparison_description(same, each.text)["same_as"]
                     for each in others
                 )
 
@@ -1071,7 +1071,7 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
         for row in lists.read_csv_in_published_folder(f"{paper}/cells"):
             line = lists.read_claims()[row["claim"]]
             assert line["paper"] == paper
-            assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
+            assert row["cell"] in {one.text for one in parse_comparisons(line["cells"])}, row
 
 
 @pytest.mark.parametrize("id", source.list_central_claim_ids())
@@ -1080,7 +1080,7 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     planned, rows = {*parse_seeds(line["seeds"])}, source.list_grid_rows_of_claim(line)
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
-    results, note = words.judge_cells(
+    results, note = words.judge_comparisons(
         line, missing, replace(SETTING, planned=len(planned))
     )
     assert results and not note
@@ -1122,7 +1122,7 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     for row in lists.read_csv_in_published_folder("effects"):
         line = lists.read_claims()[row["claim"]]
-        assert row["cell"] in {one.text for one in parse_cells(line["cells"])}, row
+        assert row["cell"] in {one.text for one in parse_comparisons(line["cells"])}, row
     effects = checks.compute_printed_effects("G1")
     assert effects["Ghost > Prune @ m=1", "STS-B"] == pytest.approx(1.4)
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
@@ -1143,7 +1143,7 @@ def test_interests_are_numbers_in_the_region_of_their_cell():
     """Else no word could rest on them; 0 is no effect, and no word rests on it."""
     for id in lists.read_claims():
         for (text, _), value in lists.read_smallest_effects_of_interest(id).items():
-            low, high = parse_cell(text).bounds
+            low, high = parse_comparison(text).bounds
             assert low <= value <= high, (id, text, value)
 
 
@@ -1173,7 +1173,7 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
 ):
     """G28 is a comparison of G7: it has G7's seeds, and is counted there alone."""
     line = lists.read_claims()["G28"]
-    assert [*source.group_cells_by_seeds(line, "mini")] == [
+    assert [*source.group_comparisons_by_seeds(line, "mini")] == [
         lists.list_planned_seeds("G7")
     ]
     assert source.has_only_repeated_comparisons(

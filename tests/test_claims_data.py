@@ -14,7 +14,7 @@ import pytest
 
 from lib.claims import checks, lists, notebook
 from lib.claims import judging as source
-from lib.claims.cells import parse_cells
+from lib.claims.cells import parse_comparisons
 from lib.claims.lists import PAPERS
 from lib.claims.lists import read_csv_in_published_folder as read
 from lib.core.paths import PUBLISHED
@@ -92,7 +92,7 @@ def test_every_claim_is_whole(paper):
         assert set(filter(None, c["deviations"].split("; "))) <= DEVIATIONS, c
         assert bool(c["deviations"]) == (c["role"] in ("central", "finding")), c
         assert not c["central"] or c["central"] in central, c
-        assert bool(parse_cells(c["cells"])) == bool(c["cells"]), c
+        assert bool(parse_comparisons(c["cells"])) == bool(c["cells"]), c
         if c["role"] == "finding":
             assert c["cells"] or c["cannot"], (
                 c["id"],
@@ -273,7 +273,7 @@ def test_a_broken_setting_turns_the_claim_that_states_it(rng):
 def break_setting(id, rng, patch):
     """Change one of the settings that a formula reads in the Specs that `paper` makes.
     Returns what was changed."""
-    asked, setting = [], checks.read_setting_values
+    asked, setting = [], checks.collect_setting_values_of_full_size_runs
 
     def noted(*where, **labels):
         asked.append((where, labels))
@@ -285,7 +285,7 @@ def break_setting(id, rng, patch):
     (page, step, path), labels = rng.choice(asked)
     specs = {
         row["spec"]
-        for row in checks.list_rows_at_paper_profile(page)
+        for row in checks.list_full_size_runs_of_notebook(page)
         if labels.items() <= row.items()
     }
     part, *names = path.split(".")
@@ -311,7 +311,7 @@ def break_setting(id, rng, patch):
 
 
 def test_a_row_more_turns_the_claims_that_count_them(monkeypatch):
-    axis, ids = checks.read_grid_label_values, of("axis")
+    axis, ids = checks.collect_label_values_of_full_size_runs, of("axis")
     monkeypatch.setitem(checks.OURS, "axis", lambda *where: axis(*where) | {-1})
     assert ids and not [id for id in ids if holds(id)]
 

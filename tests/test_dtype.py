@@ -120,7 +120,7 @@ def test_toy_asks_for_float32_everywhere(anywhere):
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameter_declarations(path):
             rows = notebook.execute_grid_cell_and_list_rows(
-                path, {"profile": "toy"}, include_lookup_only_rows=False
+                path, {"profile": "toy"}, include_rows_of_recorded_runs=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
             for spec in specs | find_transitive_input_specs(specs):
@@ -315,7 +315,7 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
 
 
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
-    (one,) = cells.parse_cells("a > b @ task=CoLA")
+    (one,) = cells.parse_comparisons("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
     assert estimates.count_planned_and_ended_seeds(
         one, estimates.select_compared_rows_of_one_dtype(one, rows)

@@ -182,6 +182,6 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
 @pytest.mark.papers("nas_pruning")
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
     cells = evidence.list_claim_specs_by_seed(lists.read_claims()["N1"])[10]
-    found = evidence.find_architecture_search_input_specs(cells)
+    found = evidence.find_architecture_searches_among_inputs(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

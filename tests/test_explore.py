@@ -37,7 +37,7 @@ def ends_of(values, bar):
 @pytest.fixture(scope="module")
 def few():
     """The points of three models on SST-2: every model takes minutes."""
-    rows = evidence.make_grid_rows("mini", explore.FRONTIER)
+    rows = evidence.list_notebook_runs_to_execute("mini", explore.FRONTIER)
     names = [("Whole", 0), ("Width", 6), ("Layer dropping", 6)]
     few = [
         row
@@ -46,15 +46,15 @@ def few():
         or (row["task"] == "SST-2" and (row["model"], row["m"]) in names)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore.evidence, "make_grid_rows", lambda *_: few)
+        patch.setattr(explore.evidence, "list_notebook_runs_to_execute", lambda *_: few)
         return explore.make_frontier_table("mini")
 
 
 @pytest.mark.papers("nas_pruning")
 def test_no_point_is_there_before_a_model_is(monkeypatch):
-    rows = evidence.make_grid_rows("mini", explore.FRONTIER)
+    rows = evidence.list_notebook_runs_to_execute("mini", explore.FRONTIER)
     first = next(row for row in rows if row["kind"] == "search")
-    monkeypatch.setattr(explore.evidence, "make_grid_rows", lambda *_: [first])
+    monkeypatch.setattr(explore.evidence, "list_notebook_runs_to_execute", lambda *_: [first])
     assert len(explore.find_page_runs(explore.FRONTIER, "mini").current) == 1
     assert explore.make_frontier_table("mini").empty
 

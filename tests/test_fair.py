@@ -12,7 +12,7 @@ from conftest import made, scored, untrained
 
 from lib import data
 from lib.claims import evidence, judging, lists, notebook
-from lib.claims.cells import parse_cells, parse_seeds
+from lib.claims.cells import parse_comparisons, parse_seeds
 from lib.core import paths
 from lib.core.options import Distil, Ghost, Numerics, Targets, Train
 from lib.core.rows import Row
@@ -41,7 +41,7 @@ def official():
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
     return notebook.execute_grid_cell_and_list_rows(
-        path, {"profile": "mini"} | values, include_lookup_only_rows=False
+        path, {"profile": "mini"} | values, include_rows_of_recorded_runs=False
     )["grid"]
 
 
@@ -94,7 +94,7 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
         judging.list_grid_rows_of_claim(line),
         lists.list_planned_seeds(claim),
     )
-    for cell in parse_cells(line["cells"]):
+    for cell in parse_comparisons(line["cells"]):
         for label, where in cell.models:
             own = [
                 row

@@ -1232,7 +1232,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert named and len(str(error).splitlines()) == 1, (values, error)
             found["refused"] += 1
             continue
-        for spec in notebook.list_grid_specs(rows):
+        for spec in notebook.list_specs_to_run(rows):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")

@@ -72,7 +72,7 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     paths = [notebook.find_notebook_path(name) for name in names]
     made = {
         path: notebook.execute_grid_cell_and_list_rows(
-            path, {}, include_lookup_only_rows=False
+            path, {}, include_rows_of_recorded_runs=False
         )
         for path in paths
     }

@@ -189,7 +189,7 @@ def test_a_paper_s_summary_has_its_rows_of_the_readme(paper):
 def test_the_block_of_the_readme_is_that_of_the_records(found, found_at_base):
     """Else: python -m lib verify --write"""
     _, block, _ = (paths.ROOT / "README.md").read_text().split(judging.FOUND)
-    texts = judging.format_findings_by_title(found, found_at_base)
+    texts = judging.fill_findings_template(found, found_at_base)
     assert block == texts["README"].strip() + "\n"
     assert [*texts] == [*PARTS] and not [
         t for t in texts.values() if "{" in t or not t.strip()
@@ -202,8 +202,8 @@ def test_a_record_that_is_gone_changes_the_text(found, found_at_base, tmp_path):
         none = judging.judge_claims(list(found), empty)
         none_at_base = judging.judge_planned_claims("base", empty)
     before, after = (
-        judging.format_findings_by_title(found, found_at_base),
-        judging.format_findings_by_title(none, none_at_base),
+        judging.fill_findings_template(found, found_at_base),
+        judging.fill_findings_template(none, none_at_base),
     )
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title

@@ -86,7 +86,7 @@ def cells_of(page, profile="mini"):
         plan = lists.read_claims()[line["claim"]]
         if line["profile"] != profile or page not in plan["artefact"].split("; "):
             continue
-        one = cells.parse_cell(line["cell"])
+        one = cells.parse_comparison(line["cell"])
         if [w for w, _ in one.terms] == [1.0, -1.0] and not one.measure and line["low"]:
             about = one.models, int(line["seeds"]), line["task"]
             if len(one.models) == 2 and "/" not in line["task"]:

@@ -19,7 +19,7 @@ from lib import data
 from lib.__main__ import main
 from lib.claims import evidence, notebook
 from lib.claims import words as verdict
-from lib.claims.cells import parse_cell
+from lib.claims.cells import parse_comparison
 from lib.core import paths
 from lib.core.names import Refused
 from lib.papers import frontier
@@ -344,7 +344,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     """A page has no legend of its own: it names the page that explains the words."""
     e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, freedom=2.0)
     told = {"sentence": "a minus b on SST-2", "printed": 2.0, "holm": 0.02}
-    result = verdict.Result("G1", parse_cell("a > b"), "SST-2", e, 3, 3, **told)
+    result = verdict.Result("G1", parse_comparison("a > b"), "SST-2", e, 3, 3, **told)
     few = replace(result, estimate=replace(e, n_seeds=2), sentence="a minus c on SST-2")
     found = [
         verdict.Verdict("G1", (result, few), profile="mini", kind="finding"),
@@ -498,7 +498,7 @@ def is_sweep(page):
     """Whether a label of the page's rows has three values; seed and task aside."""
     values = {}
     for row in chain(
-        *(evidence.make_grid_rows(scale, page) for scale in ("toy", "mini"))
+        *(evidence.list_notebook_runs_to_execute(scale, page) for scale in ("toy", "mini"))
     ):
         for name, value in row.labels.items():
             values.setdefault(name, set()).add(str(value))

@@ -399,7 +399,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         path = notebook.find_notebook_path(TITLES[0])
         return {
             spec.name
-            for spec in notebook.list_grid_specs(
+            for spec in notebook.list_specs_to_run(
                 notebook.execute_grid_cell_and_list_rows(
                     path, grids.get_notebook_parameters(mine)
                 )
@@ -626,7 +626,7 @@ def training():
 )
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ReaderProfile("toy", tsv, encoder(12))
-    specs = notebook.list_grid_specs(
+    specs = notebook.list_specs_to_run(
         notebook.execute_grid_cell_and_list_rows(
             path, grids.get_notebook_parameters(mine)
         )

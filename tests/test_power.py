@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from lib.claims.cells import parse_cell
+from lib.claims.cells import parse_comparison
 from lib.claims.words import AGREES, DECIDED, NO_EFFECT, NOISY, OPPOSITE, Result
 from lib.stats.paired import Pair, estimate_paired_difference
 
@@ -54,7 +54,7 @@ def words(effect, seeds, tasks, times, text="a > b", printed=None):
         (e,) = estimates(np.random.default_rng([7, i]), (effect,), seeds, tasks)
         found[
             Result(
-                "", parse_cell(text), "", e, seeds, seeds, printed=printed
+                "", parse_comparison(text), "", e, seeds, seeds, printed=printed
             ).verdict_word
         ] += 1
     return {word: n / times for word, n in found.items()}
@@ -110,7 +110,7 @@ def test_comparisons_that_share_a_baseline_decide_for_themselves():
     for i in range(40):
         pair = estimates(np.random.default_rng([7, i]), (0.0, 4.0), 3, 1)
         none, large = (
-            Result("", parse_cell("a > b"), "", e, 3, 3).verdict_word for e in pair
+            Result("", parse_comparison("a > b"), "", e, 3, 3).verdict_word for e in pair
         )
         false, found = false + (none in DECIDED), found + (large == AGREES)
     assert false / 40 < 2 * most(40) and found > 20

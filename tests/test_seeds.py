@@ -11,11 +11,11 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import has_example_scores, parse_cells, row_matches_model
+from lib.claims.cells import has_example_scores, parse_comparisons, row_matches_model
 from lib.claims.seeds import (
-    PlannedCell,
+    PlannedComparison,
     find_planned_comparison_of_models,
-    list_planned_cells,
+    list_planned_comparisons,
     repeat_rows_at_planned_seeds,
 )
 from lib.core import paths
@@ -27,9 +27,9 @@ from lib.report.tables import Runs
 
 SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
 PLANS = (
-    PlannedCell("G1", parse_cells("a > b @ m=3")[0], (10, 11, 12), ()),
-    PlannedCell("G2", parse_cells("a > c")[0], (20, 21), ("c",)),
-    PlannedCell("G3", parse_cells("kept weights :: d > a @ m=9")[0], (30,), ()),
+    PlannedComparison("G1", parse_comparisons("a > b @ m=3")[0], (10, 11, 12), ()),
+    PlannedComparison("G2", parse_comparisons("a > c")[0], (20, 21), ("c",)),
+    PlannedComparison("G3", parse_comparisons("kept weights :: d > a @ m=9")[0], (30,), ()),
 )
 
 
@@ -37,7 +37,7 @@ PLANS = (
 def plans(monkeypatch):
     """Cells of a made-up page, at mini."""
     monkeypatch.setattr(
-        seeds, "list_planned_cells", lambda page, scale: PLANS if page == "page" else ()
+        seeds, "list_planned_comparisons", lambda page, scale: PLANS if page == "page" else ()
     )
 
 
@@ -111,7 +111,7 @@ def test_a_cell_of_scores_names_no_search(plans):
 NOTEBOOKS = [
     path
     for path in notebook.find_notebooks()
-    if list_planned_cells(notebook.make_notebook_id(path), "mini")
+    if list_planned_comparisons(notebook.make_notebook_id(path), "mini")
 ]
 
 
@@ -130,7 +130,7 @@ def lacking(path):
         for row in made
     ]  # fmt: skip
     found = []
-    for plan in list_planned_cells(notebook.make_notebook_id(path), "mini"):
+    for plan in list_planned_comparisons(notebook.make_notebook_id(path), "mini"):
         for label, where in plan.cell.models:
             own = [row for row in grid if row_matches_model(row, label, where)]
             own = [
@@ -157,7 +157,7 @@ def test_many_pages_have_planned_cells():
     assert len(NOTEBOOKS) >= 20
     names = map(notebook.make_notebook_id, NOTEBOOKS)
     planned = {
-        plan.claim for name in names for plan in list_planned_cells(name, "mini")
+        plan.claim for name in names for plan in list_planned_comparisons(name, "mini")
     }
     assert planned >= {"G1", "E1", "B1", "N1"}
 
@@ -201,8 +201,8 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
-        for plan in list_planned_cells(notebook.make_notebook_id(path), "mini"):
-            same = lists.find_cells_csv_row(plan.claim, plan.cell.text)["same_as"]
+        for plan in list_planned_comparisons(notebook.make_notebook_id(path), "mini"):
+            same = lists.find_comparison_description(plan.claim, plan.cell.text)["same_as"]
             assert plan.seeds == lists.list_planned_seeds(same or plan.claim), plan
 
 
@@ -297,7 +297,7 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
     frame = frame.assign(m=3.0, spec=[SPEC.with_seed(seed) for seed in frame["seed"]])
     own = Runs(frame, frame[:0], "mini", "page")
     plan = SimpleNamespace(plans=(PLANS[0],))
-    monkeypatch.setattr(seeds, "list_planned_cells", lambda *_: plan.plans)
+    monkeypatch.setattr(seeds, "list_planned_comparisons", lambda *_: plan.plans)
     (e,) = own.estimate_differences("a", "b").values()
     assert (e.n_seeds, e.mean) == (2, pytest.approx(10))
     plan.plans = (replace(PLANS[0], models_expected_to_collapse=("b",)),)
@@ -308,8 +308,8 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
 @pytest.mark.papers()
 def test_a_planned_cell_has_the_smallest_effect_of_interest_of_its_claim():
     """A cell that names none, or none on this task, has nan."""
-    (plan,) = list_planned_cells("nas_s78_keep_weights", "mini")[:1]
+    (plan,) = list_planned_comparisons("nas_s78_keep_weights", "mini")[:1]
     assert plan.claim == "N5" and plan.find_smallest_effect_of_interest("SST-2") == 1.5
-    plans = list_planned_cells("ghostbert_t04_ablation", "mini")
+    plans = list_planned_comparisons("ghostbert_t04_ablation", "mini")
     printed = next(plan for plan in plans if plan.claim == "G5")
     assert np.isnan(printed.find_smallest_effect_of_interest("SST-2"))

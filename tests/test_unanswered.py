@@ -42,7 +42,7 @@ def made(line, scale):
             if line["artefact"]
             else []
         )
-    found = [row for page in pages for row in checks.list_rows_at_paper_profile(page)]
+    found = [row for page in pages for row in checks.list_full_size_runs_of_notebook(page)]
     return found + grids.list_architecture_searches_of_models(found)
 
 
@@ -90,7 +90,7 @@ def measured(claim):
     make."""
     line = lists.read_claims()[claim]
     rows = judging.list_grid_rows_of_claim(line)
-    return {one.text: seeds(one, rows) for one in cells.parse_cells(line["cells"])}
+    return {one.text: seeds(one, rows) for one in cells.parse_comparisons(line["cells"])}
 
 
 def twin(claim, text):
@@ -155,12 +155,12 @@ def test_what_needs_the_profile_paper_is_made_there_and_not_at_mini():
     for id in told:
         line, reason = LINES[id], ROWS[id]["reason"]
         paper, mini = (made(line, scale) for scale in ("paper", "mini"))
-        for one in cells.parse_cells(line["cells"]):
+        for one in cells.parse_comparisons(line["cells"]):
             assert all(part for _, part in group_rows_by_model(one, paper)), id
         if line["cells"] and "full pre-training" not in reason:
             parts = [
                 part
-                for one in cells.parse_cells(line["cells"])
+                for one in cells.parse_comparisons(line["cells"])
                 for _, part in group_rows_by_model(one, mini)
             ]
             assert not all(parts), id

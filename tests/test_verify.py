@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 from lib import data
 from lib.__main__ import COMMANDS, main
 from lib.claims import committed, notebook, verify
-from lib.claims.cells import parse_cell
+from lib.claims.cells import parse_comparison
 from lib.claims.words import Result, Verdict
 from lib.core import paths
 from lib.core.disk import write_json, write_manifest
@@ -34,8 +34,8 @@ NAME = "finetune-000000000000/10"
 def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
-    monkeypatch.setattr(verify.planned, "read_plan", lambda profile: [])
-    monkeypatch.setattr(verify.lists, "list_papers_without_code", lambda: [])
+    monkeypatch.setattr(verify.planned, "read_run_plan", lambda profile: [])
+    monkeypatch.setattr(verify.lists, "list_papers_with_deleted_code", lambda: [])
     run, described = tmp_path / "run", data.make_data_descriptor("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)
@@ -98,9 +98,9 @@ def judged(store):
         sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2
     )
     told = {"printed": 2.1, "sentence": "a minus b", "holm": 0.4}
-    one = Result("G1", parse_cell("a > b"), "RTE", e, len(values), len(values), **told)
+    one = Result("G1", parse_comparison("a > b"), "RTE", e, len(values), len(values), **told)
     few = replace(
-        one, cell=parse_cell("c > d"), estimate=None, done=0, printed=None, holm=None
+        one, cell=parse_comparison("c > d"), estimate=None, done=0, printed=None, holm=None
     )
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
     return {
@@ -373,7 +373,7 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     monkeypatch.setattr(
         verify.judging, "renew_generated_readme_parts", lambda readme, *found: readme
     )
-    verify.recompute_committed_text_by_path(Store())
+    verify.compute_expected_file_texts(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
 
@@ -444,4 +444,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.list_record_faults(Store(records_folder=paths.DATA / "records")) == []
+    assert verify.verify_committed_results(Store(records_folder=paths.DATA / "records")) == []

@@ -364,13 +364,13 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
 
 
 def result(low, high, text="a > b", seeds=3, **more):
-    from lib.claims.cells import parse_cell
+    from lib.claims.cells import parse_comparison
     from lib.claims.words import Result
     from lib.stats.paired import Estimate
 
     e = Estimate((low + high) / 2, low, high, seeds, 1, 1.0, 0.04, freedom=4.0)
     told = {"sentence": f"{text}, {low} to {high}", "short": text, "holm": 0.01} | more
-    return Result("G1", parse_cell(text), "SST-2", e, seeds, seeds, **told)
+    return Result("G1", parse_comparison(text), "SST-2", e, seeds, seeds, **told)
 
 
 RESULTS = [

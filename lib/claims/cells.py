@@ -69,8 +69,8 @@ ModelSelector: TypeAlias = tuple[str, RowConditions]
 
 
 @dataclass(frozen=True)
-class CellTerm:
-    """A CellTerm is one operand of a comparison: a model or a difference of two.
+class ComparisonTerm:
+    """A ComparisonTerm is one operand of a comparison: a model or a difference of two.
 
     `models` has one or two (name of a model, conditions). The conditions, such as m=3,
     select the model's runs. With two models, the term is the value of the first minus
@@ -91,7 +91,7 @@ class CellTerm:
         ]
 
 
-WeightedTerm: TypeAlias = tuple[float, CellTerm]
+WeightedTerm: TypeAlias = tuple[float, ComparisonTerm]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Cell:
             dict.fromkeys(model for _, form in self.terms for model in form.models)
         )
 
-    def compares_row(self, grid_row: Mapping[str, Any]) -> bool:
+    def uses_run_of_row(self, grid_row: Mapping[str, Any]) -> bool:
         """Return whether the comparison uses the run of a row of an experiment table.
 
         The labels of the row must fit one of the compared models. Where task scores are
@@ -223,7 +223,7 @@ def parse_row_conditions(conditions_text: str | None) -> RowConditions:
     )
 
 
-def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTerm:
+def parse_comparison_term(term_text: str, default_conditions: RowConditions) -> ComparisonTerm:
     """Parse one operand of a comparison: a model "A [m=3]", or a difference "A over B".
 
     The brackets have conditions on a model's runs. Those after the last model also hold
@@ -237,7 +237,7 @@ def parse_cell_term(term_text: str, default_conditions: RowConditions) -> CellTe
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
         for part in term_text.split(" over ")
     ]
-    return CellTerm(
+    return ComparisonTerm(
         tuple(
             (
                 label,
@@ -256,7 +256,7 @@ def parse_comparison_side(
 ) -> list[WeightedTerm]:
     """Parse one side of a comparison, such as "k = 3 | k = 5", into weighted terms.
 
-    Return [(weight, CellTerm), ...], where a CellTerm is a model or the difference of
+    Return [(weight, ComparisonTerm), ...], where a ComparisonTerm is a model or the difference of
     two. A single term has the weight 1. For several terms, with " | " between, the
     weights are computed from the last number in each text (here 3 and 5). The weighted
     sum is then, for example, the slope of the score over the kernel size k.
@@ -266,7 +266,7 @@ def parse_comparison_side(
     contrast_weights_name: the kind of weights, a key of WEIGHTS such as "per
     doubling"."""
     parts = side_text.split(" | ")
-    forms = [parse_cell_term(part, default_conditions) for part in parts]
+    forms = [parse_comparison_term(part, default_conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"\d*\.?\d+", part) or ["nan"])[-1]) for part in parts]
@@ -276,17 +276,17 @@ def parse_comparison_side(
 
 
 @cache
-def parse_cells(cells_text: str) -> list[Cell]:
+def parse_comparisons(cells_text: str) -> list[Cell]:
     """Parse the comparisons of a claim, with "; " between them, into Cells.
 
     A Cell is one comparison of models and the range of its values for which the claim
     holds. The text is the column `cells` of `claims.csv`, the table of the papers'
     claims. Raises Refused, which quotes the comparison, for one that cannot be
     parsed."""
-    return [parse_cell(part) for part in cells_text.split("; ") if part]
+    return [parse_comparison(part) for part in cells_text.split("; ") if part]
 
 
-def parse_cell(cell_text: str) -> Cell:
+def parse_comparison(cell_text: str) -> Cell:
     """Parse one comparison of models, such as "Ghost > Prune @ m=3", into a Cell.
 
     A Cell has the models, the factors of their values in a sum (here 1 and -1), and the
@@ -317,7 +317,7 @@ def parse_cell(cell_text: str) -> Cell:
     except ValueError:
         how = "after 'value', '+-', '-' or '+' comes a number such as 0.5"
         raise Refused(f"cell {cell_text!r}: {how}") from None
-    weights: dict[CellTerm, float] = defaultdict(float)
+    weights: dict[ComparisonTerm, float] = defaultdict(float)
     for sign, operand in sides:
         for weight, one in parse_comparison_side(operand, where, slope):
             weights[one] += sign * weight
@@ -363,7 +363,7 @@ def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> lis
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows
-        if any(cell.compares_row(row) for cell in cells)
+        if any(cell.uses_run_of_row(row) for cell in cells)
     }
     return list(selected.values())
 

@@ -42,7 +42,7 @@ PrintedValue: TypeAlias = Fraction | str | None
 TextByPrintedCell: TypeAlias = dict[tuple[str, str, int], str]
 
 
-def compute_printed_effects(claim_id: str) -> lists.EffectByCellAndTask:
+def compute_printed_effects(claim_id: str) -> lists.EffectByComparisonAndTask:
     """Compute the effects that a paper prints for the comparisons of one of its claims.
 
     Return {(text of a comparison, task): effect}, to be compared with the measured
@@ -97,7 +97,7 @@ class PrintedCells:
         self.paper = paper
         self.texts_read: TextByPrintedCell = {}
 
-    def find_numbered_rows(
+    def find_rows_with_index(
         self, table_name: str, row_keys: Sequence[str]
     ) -> list[tuple[int, dict[str, str]]]:
         rows = list(
@@ -125,7 +125,7 @@ class PrintedCells:
         row_keys: one text for each of the first columns of the table. A row fits where
         these columns equal the texts or, if no row does, begin with them; "*" fits any
         text."""
-        rows = self.find_numbered_rows(table_name, row_keys)
+        rows = self.find_rows_with_index(table_name, row_keys)
         self.texts_read |= {
             (table_name, column_name, i): line[column_name] for i, line in rows
         }
@@ -256,7 +256,7 @@ class PrintedCells:
         return [key for (key, printed, _), mean in pairs if mean != printed]
 
 
-def read_setting_values(
+def collect_setting_values_of_full_size_runs(
     notebook_id: str, step_name: str, dotted_setting_path: str, **row_labels: Any
 ) -> set[PrintedValue]:
     """Return all values that a setting has in a notebook's runs planned at full size.
@@ -272,7 +272,7 @@ def read_setting_values(
     count."""
     rows = [
         row
-        for row in list_rows_at_paper_profile(notebook_id)
+        for row in list_full_size_runs_of_notebook(notebook_id)
         if row_labels.items() <= row.items()
     ]
     specs, settings = {row.spec for row in rows}, set()
@@ -302,13 +302,13 @@ def read_setting_values(
     return settings
 
 
-def read_grid_label_values(notebook_id: str, label: str) -> set[PrintedValue]:
+def collect_label_values_of_full_size_runs(notebook_id: str, label: str) -> set[PrintedValue]:
     """Return all values of a label, such as `seed`, in a notebook's full-size runs.
 
     These are the runs that the notebook lists at profile `paper`, which has the sizes
     of the papers. Numbers are exact Fractions, other values text. So the number of
     seeds, for example, can be compared with the one that a paper prints."""
-    labels = {row.get(label) for row in list_rows_at_paper_profile(notebook_id)} - {
+    labels = {row.get(label) for row in list_full_size_runs_of_notebook(notebook_id)} - {
         None
     }
     return {parse_printed_number(str(value)) for value in labels}
@@ -365,7 +365,7 @@ def evaluate_expression(
 
 
 @cache
-def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
+def list_full_size_runs_of_notebook(notebook_id: str) -> list[Row]:
     """Return the runs that a notebook lists at profile `paper`, the full size.
 
     Each Row has the labels of a run and its Spec (the description of the run). Checks
@@ -375,7 +375,7 @@ def list_rows_at_paper_profile(notebook_id: str) -> list[Row]:
     (path,) = notebook.find_notebooks([notebook_id])
     with data.allow_and_record_absent_data(use_local_data=False):
         return notebook.execute_grid_cell_and_list_rows(
-            path, {"profile": "paper"}, include_lookup_only_rows=False
+            path, {"profile": "paper"}, include_rows_of_recorded_runs=False
         ).get("grid", [])
 
 
@@ -413,8 +413,8 @@ FUNCTIONS |= dict(
     all=lambda values: all([*values]),
 )
 OURS: dict[str, Callable[..., Any]] = dict(
-    setting=read_setting_values,
-    axis=read_grid_label_values,
+    setting=collect_setting_values_of_full_size_runs,
+    axis=collect_label_values_of_full_size_runs,
     operation=evaluate_mathematical_function,
     ours=call_function_by_import_path,
     counted=count_encoder_flops_or_parameters,

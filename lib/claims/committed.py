@@ -53,7 +53,7 @@ def describe_changed_files(digests_file: Path | None = None) -> list[str]:
         for line in {*old.splitlines(True)} ^ {*format_committed_file_digest_lines()}
     }
     away = tuple(
-        f"data/published/{paper}/" for paper in lists.list_papers_without_code()
+        f"data/published/{paper}/" for paper in lists.list_papers_with_deleted_code()
     )
     names = {name for name in names if not name.startswith(away)}
     return [

@@ -115,7 +115,7 @@ def count_planned_and_ended_seeds(cell: Cell, rows: Sequence[ResultRow]) -> Seed
     return SeedCounts(min(map(len, every.values())), min(ended))
 
 
-def estimate_cell_effect(
+def estimate_comparison_effect(
     cell: Cell,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
@@ -136,7 +136,7 @@ def estimate_cell_effect(
             make_data_frame_per_model(cell, rows), columns_by_task, cell.about
         )
     if cell.measure:
-        return estimate_effect_on_measure(cell, rows, columns_by_task)
+        return estimate_comparison_of_measure(cell, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
     pairs, weights = zip(*weighted_pairs, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
@@ -184,7 +184,7 @@ def pair_runs_of_compared_models(
     return groups
 
 
-def estimate_effect_on_measure(
+def estimate_comparison_of_measure(
     cell: Cell,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,

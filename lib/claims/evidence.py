@@ -111,7 +111,7 @@ def list_claim_specs_in_run_order(
 
 def select_plan_lines(
     profile: str, claim_ids: Sequence[str] = ()
-) -> list[planned.PlanLine]:
+) -> list[planned.RunPlanLine]:
     """Return the lines of a profile's plan: those of all claims, or of some.
 
     A plan was written before the runs. Its lines say which runs to make and which
@@ -123,16 +123,16 @@ def select_plan_lines(
     check_known_name(
         "profile with a plan",
         profile,
-        [n for n in grids.PROFILES if planned.read_plan(n)],
+        [n for n in grids.PROFILES if planned.read_run_plan(n)],
     )
-    every = planned.read_plan(profile)
+    every = planned.read_run_plan(profile)
     ids = grids.select_values_by_label(
         "claim of the plan", dict.fromkeys(line.claim for line in every), claim_ids
     )
     return [line for line in every if line.claim in ids]
 
 
-def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
+def list_notebook_runs_to_execute(profile: str, notebook_id: str) -> list[Row]:
     """Return the runs that a notebook lists at a profile, as Rows.
 
     A Row has the labels of a run (task, model, seed and others) and its Spec (the
@@ -142,7 +142,7 @@ def make_grid_rows(profile: str, notebook_id: str) -> list[Row]:
     profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = notebook.find_notebooks([notebook_id])
     return notebook.execute_grid_cell_and_list_rows(
-        path, {"profile": profile}, include_lookup_only_rows=False
+        path, {"profile": profile}, include_rows_of_recorded_runs=False
     ).get("grid", [])
 
 
@@ -157,7 +157,7 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
     grid_rows = list(
         chain(
             *(
-                make_grid_rows(profile, notebook.make_notebook_id(path))
+                list_notebook_runs_to_execute(profile, notebook.make_notebook_id(path))
                 for path in notebook.find_notebooks(notebook_patterns)
             )
         )
@@ -167,7 +167,7 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
 
 
 def list_plan_line_specs_by_seed(
-    plan_line: planned.PlanLine, profile: str
+    plan_line: planned.RunPlanLine, profile: str
 ) -> dict[int, list[Spec]]:
     """Return {seed: Specs (descriptions of runs), each once} of a line of a plan.
 
@@ -175,7 +175,7 @@ def list_plan_line_specs_by_seed(
     selects runs of one notebook, by model, labels, task and seed.
 
     profile: the size of the experiments, such as "base"."""
-    grid_rows = plan_line.select_rows(make_grid_rows(profile, plan_line.page))
+    grid_rows = plan_line.select_rows(list_notebook_runs_to_execute(profile, plan_line.page))
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
         for seed in plan_line.seeds
@@ -183,7 +183,7 @@ def list_plan_line_specs_by_seed(
 
 
 def list_plan_specs_in_run_order(
-    plan_lines: list[planned.PlanLine], profile: str
+    plan_lines: list[planned.RunPlanLine], profile: str
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) of a plan's lines in order of execution.
 
@@ -239,7 +239,7 @@ def execute_and_record_missing_runs(
         requested = list_claim_specs_in_run_order(claims_or_plan_lines, store)
     else:
         requested = list_plan_specs_in_run_order(claims_or_plan_lines, profile)
-    results = {*requested, *find_architecture_search_input_specs(requested)}
+    results = {*requested, *find_architecture_searches_among_inputs(requested)}
     copy_finished_runs_to_records(results, store)
     left = set(
         store.list_missing_specs([*every, *requested], forbid_float32_replacement=True)
@@ -340,7 +340,7 @@ class SavedWeights:
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_architecture_search_input_specs(specs: Iterable[Spec]) -> set[Spec]:
+def find_architecture_searches_among_inputs(specs: Iterable[Spec]) -> set[Spec]:
     """Return the Specs of the architecture searches on which some Specs depend.
 
     A Spec is the description of a run. A searched network is trained in one run and was
@@ -394,7 +394,7 @@ def describe_claim_progress(
 
 
 def describe_plan_progress(
-    plan_lines: list[planned.PlanLine], store: Store, profile: str
+    plan_lines: list[planned.RunPlanLine], store: Store, profile: str
 ) -> Iterator[str]:
     """Yield a line of text for each line of a plan: finished seeds, missing runs, cost.
 

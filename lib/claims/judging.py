@@ -64,7 +64,7 @@ def list_grid_rows_of_claim(
     planned seeds has those of its notebooks."""
     seeds = lists.list_planned_seeds(claim["id"], profile) if seeds is None else seeds
     return cells.select_compared_rows(
-        cells.parse_cells(claim["cells"]),
+        cells.parse_comparisons(claim["cells"]),
         list_grid_rows_of_notebooks(
             tuple(claim["artefact"].split("; ")), profile, tuple(seeds)
         ),
@@ -85,10 +85,10 @@ def list_grid_rows_of_notebooks(
     profile: the size of the experiments, such as "mini".
     seeds: only rows with these seeds, or without a seed, are returned; () for the
     notebooks' own seeds."""
-    pages = [page for page in notebook_ids if plans.has_rows_at_profile(profile, page)]
+    pages = [page for page in notebook_ids if plans.notebook_has_runs(profile, page)]
     # A profile may have a plan, a committed table of the runs to make. It sets the
     # seeds of each row, so notebooks are not asked for particular seeds.
-    asked = () if plans.read_plan(profile) else seeds
+    asked = () if plans.read_run_plan(profile) else seeds
     grid_rows = [
         row
         for page in pages
@@ -121,7 +121,7 @@ def list_grid_rows_of_notebook(
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
         values["seeds"] = list(seeds)
     made = notebook.execute_grid_cell_and_list_rows(
-        path, values, include_lookup_only_rows=not seeds
+        path, values, include_rows_of_recorded_runs=not seeds
     )
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])
 
@@ -196,7 +196,7 @@ def judge_claim(
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
-    for seeds, group in group_cells_by_seeds(claim, profile).items():
+    for seeds, group in group_comparisons_by_seeds(claim, profile).items():
         part = claim | {"cells": "; ".join(cell.text for cell in group)}
         if why := explain_undecidable_claim(claim, profile, seeds):
             results += [
@@ -208,12 +208,12 @@ def judge_claim(
             dict(ExperimentOutcome(row, **look_up_state(row.spec)))
             for row in list_grid_rows_of_claim(part, profile, seeds)
         ]
-        judged_cells, note = words.judge_cells(
+        judged_cells, note = words.judge_comparisons(
             part, collected, collect_judging_inputs(claim, profile, len(seeds))
         )
         results += judged_cells
         notes += [note] * bool(note)
-    order = [cell.text for cell in cells.parse_cells(claim["cells"])]
+    order = [cell.text for cell in cells.parse_comparisons(claim["cells"])]
     results = sorted(
         (add_comparison_sentence_and_label(r) for r in results),
         key=lambda r: order.index(r.cell.text),
@@ -241,7 +241,7 @@ def explain_undecidable_claim(
     return "" if planned else "this question is planned at the profile base alone"
 
 
-def group_cells_by_seeds(
+def group_comparisons_by_seeds(
     claim: Mapping[str, Any], profile: str
 ) -> dict[tuple[int, ...], list[cells.Cell]]:
     """Group the comparisons (Cells) of a claim by their planned seeds: {seeds: Cells}.
@@ -252,8 +252,8 @@ def group_cells_by_seeds(
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini"."""
     groups = {}
-    for cell in cells.parse_cells(claim["cells"]):
-        seeds = lists.list_planned_cell_seeds(claim["id"], cell.text, profile)
+    for cell in cells.parse_comparisons(claim["cells"]):
+        seeds = lists.list_planned_comparison_seeds(claim["id"], cell.text, profile)
         groups.setdefault(seeds, []).append(cell)
     return groups
 
@@ -290,7 +290,7 @@ def add_comparison_sentence_and_label(result: words.Result) -> words.Result:
     its task. In the sentence, the effects for which the claim holds may follow, such as
     "(at most 0.5)". `same_as` gets the claim that makes the same comparison and counts
     it, or "". The words are from the table `cells.csv`."""
-    words = lists.find_cells_csv_row(result.claim, result.cell.text)
+    words = lists.find_comparison_description(result.claim, result.cell.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
@@ -382,10 +382,10 @@ def mark_comparisons_counted_in_other_claims(
     the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
-    for row in read_comparisons_of_other_claims(verdicts, profile):
+    for row in read_committed_results_of_other_claims(verdicts, profile):
         if not (row["same_as"] or row["beside"]):
             if lists.read_claims()[row["claim"]]["role"] in ROLES[:2]:
-                first.setdefault(make_key_of_recorded_comparison(row), row["claim"])
+                first.setdefault(make_duplicate_key_of_csv_row(row), row["claim"])
     for id in sorted(
         verdicts, key=lambda id: lists.read_claims()[id]["role"] not in ROLES[:2]
     ):
@@ -396,14 +396,14 @@ def mark_comparisons_counted_in_other_claims(
                 and r.unit.startswith("points")
                 and not (r.beside or r.same_as)
             ):
-                other = first.setdefault(make_key_of_comparison(r), id)
+                other = first.setdefault(make_duplicate_key_of_result(r), id)
                 if other != id and lists.read_claims()[id]["role"] == "finding":
                     results[i] = replace(r, same_as=other)
         result[id] = replace(verdicts[id], results=tuple(results))
     return result
 
 
-def judge_repeats_by_effect_of_other_claim(
+def copy_reference_effects_to_repeats(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
     """Give repeated comparisons the printed effect of the claim that counts them.
@@ -420,14 +420,14 @@ def judge_repeats_by_effect_of_other_claim(
     for verdict in verdicts.values():
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
-                effects.setdefault(make_key_of_comparison(r), (r.printed, r.interest))
-    for row in read_comparisons_of_other_claims(verdicts, profile):
+                effects.setdefault(make_duplicate_key_of_result(r), (r.printed, r.interest))
+    for row in read_committed_results_of_other_claims(verdicts, profile):
         if row["printed"] or row["interest"]:
             printed, interest = (
                 float(row[end]) if row[end] else None for end in ("printed", "interest")
             )
             effects.setdefault(
-                make_key_of_recorded_comparison(row), (printed, interest)
+                make_duplicate_key_of_csv_row(row), (printed, interest)
             )
     result = {}
     for id, verdict in verdicts.items():
@@ -435,14 +435,14 @@ def judge_repeats_by_effect_of_other_claim(
         for i, r in enumerate(results):
             if r.same_as and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
-                    make_key_of_comparison(r), (r.printed, r.interest)
+                    make_duplicate_key_of_result(r), (r.printed, r.interest)
                 )
                 results[i] = replace(r, printed=printed, interest=interest)
         result[id] = replace(verdict, results=tuple(results))
     return result
 
 
-def read_comparisons_of_other_claims(
+def read_committed_results_of_other_claims(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> list[dict[str, str]]:
     """Return the rows of `verdicts.csv` with an interval, of claims not in `verdicts`.
@@ -455,7 +455,7 @@ def read_comparisons_of_other_claims(
     ]
 
 
-def make_key_of_comparison(result: words.Result) -> tuple[Any, ...]:
+def make_duplicate_key_of_result(result: words.Result) -> tuple[Any, ...]:
     """Return what two claims share if they make the same comparison.
 
     It is (task, unit, bounds of the claimed region, estimate, lower end of its
@@ -466,8 +466,8 @@ def make_key_of_comparison(result: words.Result) -> tuple[Any, ...]:
     return result.task, result.unit, result.cell.bounds, *numbers
 
 
-def make_key_of_recorded_comparison(row: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the key of `make_key_of_comparison` for a row of `verdicts.csv`."""
+def make_duplicate_key_of_csv_row(row: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the key of `make_duplicate_key_of_result` for a row of `verdicts.csv`."""
     region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
     numbers = map(float, (row["estimate"], row["low"]))
     return row["task"], row["unit"], region, *numbers
@@ -486,7 +486,7 @@ def correct_p_values_by_holm(
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     verdicts = mark_comparisons_counted_in_other_claims(verdicts, profile)
-    verdicts = judge_repeats_by_effect_of_other_claim(verdicts, profile)
+    verdicts = copy_reference_effects_to_repeats(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
@@ -547,9 +547,9 @@ def has_only_repeated_comparisons(claim_id: str) -> bool:
     nothing is shown or counted twice.
 
     claim_id: such as "G1"."""
-    parts = cells.parse_cells(lists.read_claims()[claim_id]["cells"])
+    parts = cells.parse_comparisons(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
-        lists.find_cells_csv_row(claim_id, cell.text)["same_as"] for cell in parts
+        lists.find_comparison_description(claim_id, cell.text)["same_as"] for cell in parts
     )
 
 
@@ -577,8 +577,8 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
-    if lists.list_papers_without_code():
-        cells = lists.read_cells_csv()
+    if lists.list_papers_with_deleted_code():
+        cells = lists.read_comparison_descriptions()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
 
@@ -790,7 +790,7 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     )
 
 
-def format_findings_by_title(
+def fill_findings_template(
     verdicts: Mapping[str, words.Verdict],
     base_profile_verdicts: Mapping[str, words.Verdict],
 ) -> dict[str, str]:
@@ -816,7 +816,7 @@ def format_findings_by_title(
         "UNTOUCHED": untouched["spearman"],
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
-    if lists.list_papers_without_code():
+    if lists.list_papers_with_deleted_code():
         lines = [line for line in lines if has_only_existing_claims(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
@@ -852,7 +852,7 @@ def renew_generated_readme_parts(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: format_findings_by_title(verdicts, base_profile_verdicts)[
+        FOUND: fill_findings_template(verdicts, base_profile_verdicts)[
             "README"
         ].strip()
         + "\n",

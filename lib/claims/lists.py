@@ -12,9 +12,9 @@ from lib.core import disk
 from lib.core.papers import find_notebook_path, list_papers_by_name
 from lib.core.paths import PUBLISHED
 
-ClaimAndCell: TypeAlias = tuple[str, str]  # (claim id, text of a comparison)
+ClaimAndComparison: TypeAlias = tuple[str, str]  # (claim id, text of a comparison)
 # {(text of a comparison, task): effect, in the unit of the comparison, such as points}
-EffectByCellAndTask: TypeAlias = dict[tuple[str, str], float]
+EffectByComparisonAndTask: TypeAlias = dict[tuple[str, str], float]
 PAPERS = {name: paper.title for name, paper in list_papers_by_name().items()}
 
 
@@ -32,14 +32,14 @@ def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
         return []
     rows = disk.read_csv(path)
     return (
-        [row for row in rows if belongs_to_papers_with_code(row)]
-        if list_papers_without_code()
+        [row for row in rows if belongs_to_installed_papers(row)]
+        if list_papers_with_deleted_code()
         else rows
     )
 
 
 @cache
-def list_papers_without_code() -> list[str]:
+def list_papers_with_deleted_code() -> list[str]:
     """Return the papers in `central.csv` whose folder in lib/papers is missing.
 
     `central.csv` lists the main claims of all papers. A user may delete a paper's code;
@@ -49,7 +49,7 @@ def list_papers_without_code() -> list[str]:
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def belongs_to_papers_with_code(csv_row: Mapping[str, str]) -> bool:
+def belongs_to_installed_papers(csv_row: Mapping[str, str]) -> bool:
     """Return whether all papers, notebooks and claims that a row names exist.
 
     A user may delete a paper with its notebooks; rows that need it are then ignored.
@@ -60,7 +60,7 @@ def belongs_to_papers_with_code(csv_row: Mapping[str, str]) -> bool:
         None, (csv_row.get("page") or csv_row.get("artefact") or "").split("; ")
     )
     papers = {csv_row.get("paper"), *(csv_row.get("needs") or "").split("; ")}
-    if papers & {*list_papers_without_code()} or not all(
+    if papers & {*list_papers_with_deleted_code()} or not all(
         find_notebook_path(p).exists() for p in pages
     ):
         return False
@@ -107,9 +107,9 @@ def read_claims() -> dict[str, dict[str, Any]]:
                 by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
     for row in read_csv_in_published_folder("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
-    for id in by_id if list_papers_without_code() else ():
+    for id in by_id if list_papers_with_deleted_code() else ():
         cells = by_id[id]["cells"].split("; ")
-        cells = [cell for cell in cells if (id, cell) in read_cells_csv()]
+        cells = [cell for cell in cells if (id, cell) in read_comparison_descriptions()]
         by_id[id]["cells"] = "; ".join(cells)
     return by_id
 
@@ -135,7 +135,7 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
     return tuple(sorted(planned))
 
 
-def list_planned_cell_seeds(
+def list_planned_comparison_seeds(
     claim_id: str, cell_text: str, profile: str
 ) -> tuple[int, ...]:
     """Return the seeds that were planned for one comparison of a claim, at one profile.
@@ -146,12 +146,12 @@ def list_planned_cell_seeds(
     cell_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @ m=3".
     profile: the size of the experiments, such as "mini" or "base"."""
     return list_planned_seeds(
-        find_cells_csv_row(claim_id, cell_text)["same_as"] or claim_id, profile
+        find_comparison_description(claim_id, cell_text)["same_as"] or claim_id, profile
     )
 
 
 @cache
-def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
+def read_comparison_descriptions() -> dict[ClaimAndComparison, dict[str, str]]:
     """Return {(claim id, text of a comparison): its row of `cells.csv`}.
 
     The file describes each comparison that a claim makes. Its columns are `sentence`
@@ -167,7 +167,7 @@ def read_cells_csv() -> dict[ClaimAndCell, dict[str, str]]:
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def find_cells_csv_row(claim_id: str, cell_text: str) -> dict[str, str]:
+def find_comparison_description(claim_id: str, cell_text: str) -> dict[str, str]:
     """Return the row of `cells.csv` that describes one comparison of a claim.
 
     It has the comparison in words, an axis label, the smallest effect of interest, and
@@ -176,17 +176,17 @@ def find_cells_csv_row(claim_id: str, cell_text: str) -> dict[str, str]:
 
     claim_id: such as "G1".
     cell_text: the comparison, such as "Ghost > Prune @ m=3"."""
-    return read_cells_csv()[claim_id, cell_text]
+    return read_comparison_descriptions()[claim_id, cell_text]
 
 
-def read_smallest_effects_of_interest(claim_id: str) -> EffectByCellAndTask:
+def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTask:
     """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
     The effects were fixed before the runs, in the unit of the comparison. A measured
     interval is tested against them where the paper prints no value. The task "" stands
     for all tasks."""
     effects = {}
-    for (id, cell), row in read_cells_csv().items():
+    for (id, cell), row in read_comparison_descriptions().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
             task, _, value = part.rpartition("=")
             effects[cell, task] = float(value)

@@ -211,7 +211,7 @@ def complete_parameter_values(
         if name == "profile":
             check_known_name(f"profile {suffix}", value, grids.PROFILES)
             scope = grids.find_profile_of_parameters(parameter_values)
-            if not planned_rows.has_rows_at_profile(
+            if not planned_rows.notebook_has_runs(
                 scope, make_notebook_id(notebook_path)
             ):
                 pages = ", ".join(planned_rows.list_planned_notebook_ids(value))
@@ -248,7 +248,7 @@ def explain_unusable_value(
     return ""
 
 
-def list_grid_specs(*row_lists_by_variable: Mapping[str, Iterable[Row]]) -> list[Spec]:
+def list_specs_to_run(*row_lists_by_variable: Mapping[str, Iterable[Row]]) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks have to make, each once.
 
     row_lists_by_variable: for each notebook {variable: Rows}, where a Row has the
@@ -280,7 +280,7 @@ def is_non_empty_row_list(value: object) -> bool:
 def execute_grid_cell_and_list_rows(
     notebook_path: Path,
     parameter_values: ParameterValues,
-    include_lookup_only_rows: bool = True,
+    include_rows_of_recorded_runs: bool = True,
 ) -> dict[str, list[Row]]:
     """Execute the cell of a notebook that lists its runs, without making any.
 
@@ -293,7 +293,7 @@ def execute_grid_cell_and_list_rows(
     it is.
 
     parameter_values: {parameter: value}; the others have their defaults.
-    include_lookup_only_rows: whether to call a function that lists the runs of
+    include_rows_of_recorded_runs: whether to call a function that lists the runs of
     `recorded`, which may take long."""
     names = complete_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_parameters(names)
@@ -314,7 +314,7 @@ def execute_grid_cell_and_list_rows(
                 )
                 names["recorded"] = lambda: grid("mini")
             if callable(recorded := names.get("recorded")):
-                names["recorded"] = recorded() if include_lookup_only_rows else []
+                names["recorded"] = recorded() if include_rows_of_recorded_runs else []
     except FileNotFoundError:
         raise
     except Exception as error:

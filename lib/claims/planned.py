@@ -27,8 +27,8 @@ SECOND = "second"
 
 
 @dataclass(frozen=True)
-class PlanLine:
-    """A PlanLine says which runs of a notebook to make and which comparisons to test.
+class RunPlanLine:
+    """A RunPlanLine says which runs of a notebook to make and which comparisons to test.
 
     It is a line of the plan that was written before the runs of a large profile (size
     of the experiments), such as "base".
@@ -80,10 +80,10 @@ class PlanLine:
 
 
 @cache
-def read_plan(profile: str) -> list[PlanLine]:
+def read_run_plan(profile: str) -> list[RunPlanLine]:
     """Return the lines of the plan that was written before the runs of a profile.
 
-    A PlanLine says which runs to make and which comparisons to test. The lines stand in
+    A RunPlanLine says which runs to make and which comparisons to test. The lines stand in
     the order of their numbers. Lines that were dropped to keep to the budget of
     core-hours are left out. A profile without a plan has [].
 
@@ -92,16 +92,16 @@ def read_plan(profile: str) -> list[PlanLine]:
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
-def parse_plan_line(csv_row: Mapping[str, str]) -> PlanLine:
-    """Return the PlanLine of one row of a plan's CSV file.
+def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
+    """Return the RunPlanLine of one row of a plan's CSV file.
 
-    A PlanLine says which runs of a notebook to make and which comparisons to test.
+    A RunPlanLine says which runs of a notebook to make and which comparisons to test.
 
     csv_row: {column: text}."""
     tasks = [task for task in csv_row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
     first, number = int(csv_row["first_seed"]), int(csv_row["seeds"])
-    return PlanLine(
+    return RunPlanLine(
         int(csv_row["order"]),
         csv_row["step"],
         csv_row["claim"],
@@ -126,7 +126,7 @@ def list_planned_notebook_ids(profile: str) -> tuple[str, ...]:
     plan.
 
     profile: the size of the experiments, such as "base"."""
-    return tuple(dict.fromkeys(line.page for line in read_plan(profile[:])))
+    return tuple(dict.fromkeys(line.page for line in read_run_plan(profile[:])))
 
 
 def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
@@ -140,12 +140,12 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     by_step = {}
     if grids.get_reader_profile_attribute(profile, "data"):
         return by_step
-    for line in read_plan(profile[:]):
+    for line in read_run_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
     return by_step
 
 
-def has_rows_at_profile(profile: str, notebook_id: str) -> bool:
+def notebook_has_runs(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has runs at a profile.
 
     Where a plan lists the runs of the profile, only the notebooks in it have some, and,
@@ -185,7 +185,7 @@ def list_rows_to_run(
         for name, p in list(signature(grid_function).parameters.items())[1:]
     }
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
-    page_lines = [line for line in read_plan(profile[:]) if line.page == notebook_id]
+    page_lines = [line for line in read_run_plan(profile[:]) if line.page == notebook_id]
     if given.keys() & changed_parameters or grids.get_reader_profile_attribute(
         profile, "data"
     ):

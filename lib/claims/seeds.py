@@ -18,8 +18,8 @@ SCALES = ("mini", "base")
 
 
 @dataclass(frozen=True)
-class PlannedCell:
-    """A PlannedCell is a comparison that a claim makes, with the seeds planned for it.
+class PlannedComparison:
+    """A PlannedComparison is a comparison that a claim makes, with the seeds planned for it.
 
     claim: the id of the claim, such as "G1".
     cell: the comparison of models.
@@ -44,10 +44,10 @@ class PlannedCell:
 
 
 @cache
-def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...]:
+def list_planned_comparisons(notebook_id: str, profile: str) -> tuple[PlannedComparison, ...]:
     """Return the comparisons that a notebook shows, with their planned seeds.
 
-    A claim is a statement of a paper, which comparisons of runs test. A PlannedCell has
+    A claim is a statement of a paper, which comparisons of runs test. A PlannedComparison has
     one comparison and the seeds that were planned for it before the runs, so one sees
     what a page still lacks. Comparisons without planned seeds at the profile are left
     out.
@@ -56,10 +56,10 @@ def list_planned_cells(notebook_id: str, profile: str) -> tuple[PlannedCell, ...
     plans = []
     for claim, line in lists.read_claims().items():
         if notebook_id in line["artefact"].split("; ") and line["cells"]:
-            for cell in cells.parse_cells(line["cells"]):
-                if seeds := lists.list_planned_cell_seeds(claim, cell.text, profile):
+            for cell in cells.parse_comparisons(line["cells"]):
+                if seeds := lists.list_planned_comparison_seeds(claim, cell.text, profile):
                     plans.append(
-                        PlannedCell(
+                        PlannedComparison(
                             claim, cell, seeds, list_models_expected_to_collapse(line)
                         )
                     )
@@ -88,7 +88,7 @@ def repeat_rows_at_planned_seeds(
 
     profile: the size of the experiments; only "mini" and "base" have planned seeds.
     grid_rows: Rows, each with the labels and the description (Spec) of a run."""
-    plans = list_planned_cells(notebook_id, profile) if profile in SCALES else ()
+    plans = list_planned_comparisons(notebook_id, profile) if profile in SCALES else ()
     seeded_rows, known = [], {}
     for row in grid_rows:
         seed = row.get("seed")
@@ -98,7 +98,7 @@ def repeat_rows_at_planned_seeds(
         labels = {name: value for name, value in row.labels.items() if name != "seed"}
         key = row.spec.id, *map(repr, labels.items())
         if key not in known:
-            planned = (plan.seeds for plan in plans if plan.cell.compares_row(row))
+            planned = (plan.seeds for plan in plans if plan.cell.uses_run_of_row(row))
             known[key] = sorted({seed for seeds in planned for seed in seeds})
             for planned_seed in known[key]:
                 seeded_rows.append(row.with_seed(planned_seed))
@@ -108,7 +108,7 @@ def repeat_rows_at_planned_seeds(
 
 
 class PlannedMatch(NamedTuple):
-    comparison: PlannedCell
+    comparison: PlannedComparison
     is_reversed: bool  # Whether the comparison has the baseline first.
 
 
@@ -128,7 +128,7 @@ def find_planned_comparison_of_models(
     profile: the size of the experiments, such as "mini".
     method_rows, baseline_rows: the rows of the table with the runs of each model."""
     for plan in (
-        list_planned_cells(notebook_id, profile)
+        list_planned_comparisons(notebook_id, profile)
         if profile in SCALES and method_rows and baseline_rows
         else ()
     ):

@@ -131,10 +131,10 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
         grids[page, judging.SCALE] = judging.list_grid_rows_of_notebook(
             page, judging.SCALE
         )
-        grids[page, "paper"] = checks.list_rows_at_paper_profile(page)
-    plans = (name for name in PROFILES if planned.read_plan(name))
+        grids[page, "paper"] = checks.list_full_size_runs_of_notebook(page)
+    plans = (name for name in PROFILES if planned.read_run_plan(name))
     grids |= {
-        (p, name): evidence.make_grid_rows(name, p)
+        (p, name): evidence.list_notebook_runs_to_execute(name, p)
         for name in plans
         for p in planned.list_planned_notebook_ids(name)
     }
@@ -178,7 +178,7 @@ def format_row_labels(row: Row) -> str:
     return "; ".join(f"{name}={value}" for name, value in sorted(columns.items()))
 
 
-def recompute_committed_text_by_path(store: Store) -> dict[Path, str]:
+def compute_expected_file_texts(store: Store) -> dict[Path, str]:
     """Compute the texts that the committed tables and README should have.
 
     Return {path: text}. They are computed from the code and the records (copies of runs
@@ -231,7 +231,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where the user
         # deleted the code of a paper.
-        if lists.list_papers_without_code():
+        if lists.list_papers_with_deleted_code():
             return []
         return [f"{name} has not what these records show: {FIX}"] * (
             old != expected_text
@@ -241,8 +241,8 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         group_csv_cells_by_first_columns(old),
         group_csv_cells_by_first_columns(expected_text),
     )
-    if lists.list_papers_without_code():
-        before, now = drop_rows_of_papers_without_code(before, now)
+    if lists.list_papers_with_deleted_code():
+        before, now = drop_rows_of_papers_with_deleted_code(before, now)
     lines = []
     for about in before | now:
         cells = before.get(about, []), now.get(about, [])
@@ -250,7 +250,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
         # Holm's correction depends on the number of comparisons, which is smaller where
         # the user deleted the code of a paper.
-        if lists.list_papers_without_code():
+        if lists.list_papers_with_deleted_code():
             changes = [change for change in changes if change[0] != "holm"]
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
@@ -262,7 +262,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     return lines
 
 
-def drop_rows_of_papers_without_code(
+def drop_rows_of_papers_with_deleted_code(
     committed_cells: CellsByLineKey, computed_cells: CellsByLineKey
 ) -> tuple[CellsByLineKey, CellsByLineKey]:
     """Drop the lines of two tables that need a paper whose code was deleted.
@@ -313,7 +313,7 @@ def differs_beyond_tolerance(
         return True
 
 
-def list_record_faults(
+def verify_committed_results(
     store: Store, rewrite_committed_files: bool = False
 ) -> list[str]:
     """Check the runs and result files in git; return one line of text for each fault.
@@ -336,7 +336,7 @@ def list_record_faults(
         lines += describe_changed_files(digests_file)
     if lines:
         return lines
-    now = recompute_committed_text_by_path(store)
+    now = compute_expected_file_texts(store)
     if rewrite_committed_files:
         for path, text in now.items():
             disk.write_text_file(path, text)

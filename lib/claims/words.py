@@ -2,7 +2,7 @@
 does not import torch.
 
 A claim is a row of `claims.csv`, and a cell is one comparison of it
-(`lib.claims.cells`). `judge_cells` takes the rows of the claim's runs. For each cell
+(`lib.claims.cells`). `judge_comparisons` takes the rows of the claim's runs. For each cell
 and task it estimates the contrast with its 95 % interval. `Result.verdict_word` alone
 turns an interval into a word: it compares the interval with the region that the paper
 claims, and with the value that the paper prints. A claim has no word of its own: a page
@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, has_example_scores, parse_cells
-from lib.claims.cells import parse_cell as read
+from lib.claims.cells import FIRST, Cell, has_example_scores, parse_comparisons
+from lib.claims.cells import parse_comparison as read
 from lib.claims.estimates import (
     WeightedPairs,
     count_planned_and_ended_seeds,
-    estimate_cell_effect,
+    estimate_comparison_effect,
     group_rows_by_model,
     make_data_frame_per_model,
     pair_runs_of_compared_models,
     select_compared_rows_of_one_dtype,
 )
-from lib.claims.lists import EffectByCellAndTask
+from lib.claims.lists import EffectByComparisonAndTask
 from lib.claims.measures import MetricColumnsByTask, add_measure_column
 from lib.core import disk
 from lib.core.rows import ResultRow
@@ -178,7 +178,7 @@ class Result:
         return ""
 
     @property
-    def interim_seeds_text(self) -> str:
+    def seed_progress_text(self) -> str:
         """Return "3 of 12 planned seeds so far" where an interval is an interim one.
 
         It is "" where all planned seeds have ended, where nothing is measured, and
@@ -199,7 +199,7 @@ class Result:
         """Return what stands beside the measured value, such as " (1 run collapsed)".
 
         These are collapsed runs, and missing seeds of an interim interval."""
-        remarks = (self.collapsed, self.interim_seeds_text)
+        remarks = (self.collapsed, self.seed_progress_text)
         return "".join(f" ({remark})" for remark in remarks if remark)
 
     @property
@@ -521,9 +521,9 @@ class JudgingInputs:
     columns_by_task: MetricColumnsByTask
     profile: str  # Size of the experiments, such as "mini".
     # {(text of a comparison, task): effect that the paper prints}
-    printed: EffectByCellAndTask = field(default_factory=dict)
+    printed: EffectByComparisonAndTask = field(default_factory=dict)
     # {(text of a comparison, task or "" for all): smallest effect of interest}
-    interest: EffectByCellAndTask = field(default_factory=dict)
+    interest: EffectByComparisonAndTask = field(default_factory=dict)
     # {task: score of the unpruned model in points, at a seed that no claim uses}. A
     # model with less than half of this score has learned too little to be compared.
     unpruned_scores: Mapping[str, float] = field(default_factory=dict)
@@ -533,7 +533,7 @@ class JudgingInputs:
 
     def find_mean_effect_over_tasks(
         self,
-        effect_by_cell_and_task: EffectByCellAndTask,
+        effect_by_cell_and_task: EffectByComparisonAndTask,
         cell_text: str,
         slash_separated_tasks: str,
     ) -> float | None:
@@ -558,17 +558,17 @@ class JudgingInputs:
         return effect_by_cell_and_task.get((cell_text, slash_separated_tasks))
 
 
-class JudgedCells(NamedTuple):
+class JudgedComparisons(NamedTuple):
     results: list[Result]
     # Remark on failed runs, and on runs in different dtypes; "" without such runs.
     note: str
 
 
-def judge_cells(
+def judge_comparisons(
     claim: Mapping[str, str],
     result_rows: Sequence[ResultRow],
     inputs: JudgingInputs,
-) -> JudgedCells:
+) -> JudgedComparisons:
     """Test the comparisons of a claim on the runs.
 
     Return (results, note): a Result for each comparison and task, which says whether
@@ -582,11 +582,11 @@ def judge_cells(
     inputs: the metrics of each task, the effects to test against, the scores of
     unpruned models, and the models that the claim expects to fail."""
     results, seen, lost, compared = [], set(), set(), []
-    for cell in parse_cells(claim["cells"]):
+    for cell in parse_comparisons(claim["cells"]):
         try:
             of_cell = select_compared_rows_of_one_dtype(cell, result_rows)
         except LookupError as error:
-            why = describe_missing_row(error.args[0], inputs.profile)
+            why = explain_missing_model_row(error.args[0], inputs.profile)
             results.append(Result(claim["id"], cell, "", None, 0, inputs.planned, why))
             continue
         key = make_comparison_key(cell, of_cell)
@@ -596,14 +596,14 @@ def judge_cells(
             lost |= {
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
-            results += make_results_of_cell(cell, of_cell, claim["id"], inputs)
+            results += make_results_of_comparison(cell, of_cell, claim["id"], inputs)
     notes = [f"{len(lost)} runs failed"] * bool(
         lost
     ) + compare.describe_comparison_counts_by_dtype(*compared)
-    return JudgedCells(results, "; ".join(notes))
+    return JudgedComparisons(results, "; ".join(notes))
 
 
-def describe_missing_row(model_and_conditions_text: str, profile: str) -> str:
+def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> str:
     """Explain in a sentence which row a table of results lacks for a comparison.
 
     Readers see it as the reason why the comparison is not measured.
@@ -639,7 +639,7 @@ def make_comparison_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...
     return cell.measure, cell.about, cell.bounds, *weights, *specs
 
 
-def make_results_of_cell(
+def make_results_of_comparison(
     cell: Cell, rows: Sequence[ResultRow], claim_id: str, inputs: JudgingInputs
 ) -> list[Result]:
     """Estimate one comparison of a claim (Cell) on its runs and return its Results.
@@ -675,11 +675,11 @@ def make_results_of_cell(
                 inputs.models_expected_to_collapse,
             )
         )
-        reason = explain_untestable_cell(compared_cell, compared_rows, inputs, groups)
+        reason = explain_untestable_comparison(compared_cell, compared_rows, inputs, groups)
         e = (
             None
             if reason
-            else estimate_cell_effect(
+            else estimate_comparison_effect(
                 compared_cell, compared_rows, inputs.columns_by_task, groups
             )
         )
@@ -735,7 +735,7 @@ def make_results_of_cell(
     return [make_result_from_rows(cell, part, "/".join(sorted(sound))), *alone]
 
 
-def explain_untestable_cell(
+def explain_untestable_comparison(
     cell: Cell,
     rows: Sequence[ResultRow],
     inputs: JudgingInputs,

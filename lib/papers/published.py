@@ -100,14 +100,14 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
 
     paper, table_name: folder and file name, without suffix, of the table's CSV file."""
 
-    def parse_cell(text: str) -> float | str:
+    def parse_comparison(text: str) -> float | str:
         try:
             return nan if text in ("", "-") else PrintedNumber(text)
         except ValueError:
             return text
 
     return [
-        {name: parse_cell(text) for name, text in row.items()}
+        {name: parse_comparison(text) for name, text in row.items()}
         for row in _read_table_as_text(paper, table_name)
     ]
 

@@ -212,11 +212,11 @@ def find_page_runs(notebook_id: str, profile: str) -> Runs:
     no finished run at this profile.
 
     profile: size of the experiments, such as "mini"."""
-    has_rows = find_notebook_path(notebook_id).exists() and planned.has_rows_at_profile(
+    has_rows = find_notebook_path(notebook_id).exists() and planned.notebook_has_runs(
         profile, notebook_id
     )
     frame = collect_results(
-        evidence.make_grid_rows(profile, notebook_id) if has_rows else ()
+        evidence.list_notebook_runs_to_execute(profile, notebook_id) if has_rows else ()
     )
     frame = (
         compare.select_rows_with_runs(frame)

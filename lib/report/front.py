@@ -78,10 +78,10 @@ def list_notebook_ids_in_index(profile: str) -> list[str]:
     names = [
         name
         for name in notebook.read_committed_notebook_digests()
-        if planned.has_rows_at_profile(profile, name)
+        if planned.notebook_has_runs(profile, name)
         and (
             notebook.find_notebook_path(name).exists()
-            or not lists.list_papers_without_code()
+            or not lists.list_papers_with_deleted_code()
         )
     ]
     return sorted(
@@ -197,7 +197,7 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position_percent("low"), compute_position_percent("high")])
-    label = lists.find_cells_csv_row(verdict_row["claim"], verdict_row["cell"])["short"]
+    label = lists.find_comparison_description(verdict_row["claim"], verdict_row["cell"])["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"

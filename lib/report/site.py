@@ -91,7 +91,7 @@ class Report:
                 filled = notebook.complete_parameter_values(path, parameter_values)
                 text = notebook.normalise_notebook_json(path.read_text())
                 left = set(
-                    store.list_missing_specs(notebook.list_grid_specs(variables))
+                    store.list_missing_specs(notebook.list_specs_to_run(variables))
                 )
                 builder = PageBuilder(
                     path,

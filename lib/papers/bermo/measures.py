@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MATCH = 0.5
 
 
-def list_gradient_norms_of_lower_layers(
+def list_log_gradient_norms_of_lower_layers(
     runs_frame: pd.DataFrame, unused_columns: object
 ) -> list[float]:
     """Return a log10 gradient norm of the lower half of the layers for each run.
@@ -117,6 +117,6 @@ MEASURES = {
         "epochs", by_run=list_epochs_to_bert_score, resolution=1.0
     ),
     "gradient of the lower layers": Measure(
-        "decades", by_run=list_gradient_norms_of_lower_layers
+        "decades", by_run=list_log_gradient_norms_of_lower_layers
     ),
 }

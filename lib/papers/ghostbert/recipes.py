@@ -161,7 +161,7 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
     return Ghost(**GHOST | {"mask": profile != "paper"} | changes)
 
 
-def list_control_spec_makers_of_table_4(
+def map_controls_of_table_4_to_spec_functions(
     profile: str, ghost_options: Ghost, learning_rate: float = 0.0
 ) -> dict[str, Callable[..., Spec]]:
     """Return controls for GhostBERT's ablation (Table 4) that the paper lacks.
@@ -189,7 +189,7 @@ def list_control_spec_makers_of_table_4(
     return made if TWICE[profile] else {}
 
 
-def list_control_spec_makers_of_figure_1(
+def map_controls_of_figure_1_to_spec_functions(
     profile: str,
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
@@ -210,7 +210,7 @@ def list_control_spec_makers_of_figure_1(
     }
 
 
-def list_control_spec_makers_of_table_3(
+def map_controls_of_table_3_to_spec_functions(
     profile: str, widths_in_twelfths: Iterable[int]
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Table 3 that are trained longer or otherwise.
