@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lib.core.types import Json
     from lib.data import Split, Task
     from lib.export.opened import OpenedRun
+    from lib.model.options import SurgeryOperation, SurgeryReport
     from lib.train.learn import Trainer
 
 
@@ -51,7 +52,10 @@ if _tree and not _tree.samefile(_Path(__file__).parents[1]):
 
 
 def load(
-    name: str, profile: str = "toy", keep: bool = False, **columns: Any
+    run_or_notebook_name: str,
+    profile: str = "toy",
+    keep: bool = False,
+    **row_labels: Any,
 ) -> OpenedRun:
     """Open a finished run (training or measurement) with its model and predictions.
 
@@ -60,19 +64,20 @@ def load(
 
     Raises Refused where no run or several fit, and Absent for a run that was not made.
 
-    name: a part of the run's name with its "-", or its digest; or a part of the name of
-    a notebook that compares it with other runs.
+    run_or_notebook_name: a part of the run's name with its "-", or its digest; or a
+    part of the name of a notebook that compares it with other runs.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
     keep: whether a missing run of a notebook, or a run without weights, is made, and
     its weights are kept.
-    columns: labels that single out the run in the notebook, such as task and seed."""
+    row_labels: labels that single out the run in the notebook, such as task and
+    seed."""
     from lib.export import opened
 
-    return opened.open_finished_run(name, profile, keep, **columns)
+    return opened.open_finished_run(run_or_notebook_name, profile, keep, **row_labels)
 
 
 def rows(
-    place: str | Dataset | Mapping[str, Dataset], columns: str = ""
+    data_source: str | Dataset | Mapping[str, Dataset], columns: str = ""
 ) -> tuple[Task, dict[str, Split]]:
     """Read your own rows for the functions of this package, such as `fit` and `rank`.
 
@@ -82,19 +87,19 @@ def rows(
     Raises Refused, with a fix, where columns or rows are not clear, and Absent where
     files are missing.
 
-    place: the path of a file or folder, "hub:NAME" for a data set of the Hugging Face
-    hub, or a `datasets.Dataset` or `DatasetDict`.
+    data_source: the path of a file or folder, "hub:NAME" for a data set of the Hugging
+    Face hub, or a `datasets.Dataset` or `DatasetDict`.
     columns: the names of the text columns, then that of the label, such as "title,
     body, stars: scores". The word "scores" after the colon says that the label is a
     number to predict, "classes" that it is a class. With "" all this is recognised by
     names and values."""
     from lib.data import own
 
-    if isinstance(place, str):
-        line = f"{place}: {columns}" if columns else place
+    if isinstance(data_source, str):
+        line = f"{data_source}: {columns}" if columns else data_source
         reading = own.read_user_data(line)
     else:
-        reading = own.read_dataset(place, columns)
+        reading = own.read_dataset(data_source, columns)
     return reading.task, dict(reading.splits)
 
 
@@ -162,7 +167,9 @@ def fit(
 
 
 def trainer(
-    count: int = 2000, seed: int = 0, rows: Mapping[str, Split] | None = None
+    training_row_count: int = 2000,
+    seed: int = 0,
+    rows: Mapping[str, Split] | None = None,
 ) -> tuple[Trainer, PreTrainedModel]:
     """Return (Trainer, encoder) for a quick training on generated sentences.
 
@@ -171,7 +178,8 @@ def trainer(
     generated sentence is in order, or two of its words are swapped. The encoder has
     random weights, 2 layers, 96 hidden units, 12 heads and 384 neurons in each layer.
 
-    count: the number of training rows; 2,000 other rows are for development.
+    training_row_count: the number of training rows; 2,000 other rows are for
+    development.
     seed: the seed of the weights and of the training.
     rows: {"train": Split, "dev": Split} of another task of two classes. Its texts may
     have only the words of the generated sentences (lib.data.grammar)."""
@@ -207,7 +215,9 @@ def trainer(
         initializer_range=0.04,
     )
     encoder = transformers.BertForSequenceClassification(config)
-    splits = rows or data.load(data.make_data_descriptor("toy", task.name, count))
+    splits = rows or data.load(
+        data.make_data_descriptor("toy", task.name, training_row_count)
+    )
     return learn.Trainer(tokenizer, task, splits, train, seed), encoder
 
 
@@ -242,7 +252,9 @@ def rank(
         return importance.compute_taylor_importance(model, encoded, options, numerics)
 
 
-def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
+def operate(
+    model: PreTrainedModel, op: SurgeryOperation, **unsaved_arguments: Any
+) -> SurgeryReport:
     """Prune or otherwise change a model in place, and return a report of the change.
 
     For {"op": "cut", "heads": 3}, which keeps 3 heads of each layer, the report has the
@@ -253,10 +265,11 @@ def operate(model: PreTrainedModel, op: Json, **more: Any) -> Json:
     op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
     the names, each with the function that takes the arguments. A module of lib.methods
     with a function `prune` is an operation too.
-    more: arguments that are not saved, such as the importance scores of `rank`."""
+    unsaved_arguments: arguments that are not saved, such as the importance scores of
+    `rank`."""
     from lib.model import surgery
 
-    return surgery.apply_surgery(model, op, **more)
+    return surgery.apply_surgery(model, op, **unsaved_arguments)
 
 
 def save(

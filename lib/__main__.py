@@ -47,17 +47,17 @@ COMMANDS: dict[str, tuple[Callable[..., Any], tuple[CommandArgument, ...]]] = {}
 
 
 def register_command(
-    *arguments: CommandArgument,
+    command_name: str, *arguments: CommandArgument
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that makes a function a command of `python -m lib`.
 
-    The command has the name of the function, and its docstring is the command's help.
+    The function's docstring is the command's help.
 
     arguments: a pair (flags, keywords) of argparse's `add_argument` for each argument
     of the command."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        COMMANDS[function.__name__] = (function, arguments)
+        COMMANDS[command_name] = (function, arguments)
         return function
 
     return register
@@ -294,8 +294,10 @@ def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
         print(f"  not made {names[0]}{others}: {why}")
 
 
-@register_command(*PAGES, WORKERS, BACKEND)
-def run(args: argparse.Namespace, execute_missing_runs: bool = True) -> bool:
+@register_command("run", *PAGES, WORKERS, BACKEND)
+def make_missing_runs_and_pages(
+    args: argparse.Namespace, execute_missing_runs: bool = True
+) -> bool:
     """Make the missing runs of notebooks, and their pages with tables and figures.
 
     A run is one training or measurement. A page, the HTML of a notebook, is made as
@@ -347,17 +349,17 @@ def run(args: argparse.Namespace, execute_missing_runs: bool = True) -> bool:
     return failed or bool(lost)
 
 
-@register_command(*PAGES)
-def report(args: argparse.Namespace) -> bool:
+@register_command("report", *PAGES)
+def make_pages_of_finished_runs(args: argparse.Namespace) -> bool:
     """Make the pages of notebooks, with tables and figures, from the runs that exist.
 
     A page is the HTML of a notebook. A run is one training or measurement; missing ones
     are not made. The exit status is 1 (True) where a page failed."""
-    return run(args, execute_missing_runs=False)
+    return make_missing_runs_and_pages(args, execute_missing_runs=False)
 
 
-@register_command(*PAGES, WORKERS)
-def plan(args: argparse.Namespace) -> bool:
+@register_command("plan", *PAGES, WORKERS)
+def print_missing_runs_and_time(args: argparse.Namespace) -> bool:
     """Print how many runs notebooks lack and how long they would take.
 
     A run is one training or measurement. Unfinished runs are listed too. Nothing is run
@@ -407,8 +409,8 @@ def plan(args: argparse.Namespace) -> bool:
     return bool(cannot)
 
 
-@register_command(RUN)
-def show(args: argparse.Namespace) -> None:
+@register_command("show", RUN)
+def print_run_summary(args: argparse.Namespace) -> None:
     """Print the scores, status and metrics of one run, and the earlier runs it used.
 
     A run is one training or measurement. With a notebook's name in place of a run,
@@ -437,6 +439,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 @register_command(
+    "export",
     RUN,
     make_option("--onnx", action="store_true", help="also as ONNX"),
     make_option("--to", help="a new folder (default: below data/export)"),
@@ -446,7 +449,7 @@ def show(args: argparse.Namespace) -> None:
         help="make the run again where it kept no weights",
     ),
 )
-def export(args: argparse.Namespace) -> None:
+def export_model_of_run(args: argparse.Namespace) -> None:
     """Write a run's trained model to a folder that transformers opens, and check it.
 
     The check compares its outputs with those of the saved model. A model card,
@@ -477,6 +480,7 @@ def export(args: argparse.Namespace) -> None:
 
 
 @register_command(
+    "evidence",
     WORKERS,
     BACKEND,
     make_option(
@@ -503,7 +507,7 @@ def export(args: argparse.Namespace) -> None:
         help="mini, or base, whose runs are made in the order of plan_base.csv",
     ),
 )
-def evidence(args: argparse.Namespace) -> int:
+def record_missing_runs_of_claims(args: argparse.Namespace) -> int:
     """Make the runs that the papers' central claims still need, and record each.
 
     A run is one training or measurement. Its record is a copy without weights in a
@@ -538,9 +542,12 @@ def evidence(args: argparse.Namespace) -> int:
 
 
 @register_command(
-    make_option("--write", action="store_true", help="write the files of what is there")
+    "verify",
+    make_option(
+        "--write", action="store_true", help="write the files of what is there"
+    ),
 )
-def verify(args: argparse.Namespace) -> bool:
+def verify_committed_files(args: argparse.Namespace) -> bool:
     """Check the results committed to git: compute them again, print what differs.
 
     Metrics are computed from the stored predictions, and the tables of runs and of the
@@ -557,8 +564,8 @@ def verify(args: argparse.Namespace) -> bool:
     return bool(lines)
 
 
-@register_command(make_option("name"))
-def fetch(args: argparse.Namespace) -> None:
+@register_command("fetch", make_option("name"))
+def download_checkpoint_or_data(args: argparse.Namespace) -> None:
     """Download a pretrained checkpoint or a data set to data/, and print its path.
 
     The name is that of a checkpoint (bert-base-uncased, ...) or of a task (glue/CoLA,
@@ -572,8 +579,8 @@ def fetch(args: argparse.Namespace) -> None:
         print(paths.format_project_path(models.fetch_checkpoint(args.name)))
 
 
-@register_command()
-def tidy(args: argparse.Namespace) -> None:
+@register_command("tidy")
+def remove_notebook_outputs(args: argparse.Namespace) -> None:
     """Remove outputs from the notebooks, and record digests of their code.
 
     A notebook that later differs from its digest was changed by a user, and the page

@@ -303,7 +303,13 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     }
     cells.insert(1, link)
     result = Result(
-        "G1", parse_comparison("a > b"), "SST-2", None, 0, 3, sentence="Ghosts minus pruning"
+        "G1",
+        parse_comparison("a > b"),
+        "SST-2",
+        None,
+        0,
+        3,
+        sentence="Ghosts minus pruning",
     )
     found = verdicts.list_main_result_sentences(
         [Verdict("G1", (result,), kind="finding")], claim_test_profile="toy"

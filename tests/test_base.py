@@ -307,7 +307,9 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
         number = len(row[name].split("; "))
         assert number == (len(parts) or len(line.tasks)) or row[name] == "level"
     if line.waits:
-        assert not line.select_rows(evidence.list_notebook_runs_to_execute("base", line.page))
+        assert not line.select_rows(
+            evidence.list_notebook_runs_to_execute("base", line.page)
+        )
         return
     rows = line.select_rows(evidence.list_notebook_runs_to_execute("base", line.page))
     assert {row.get("seed", 0) for row in rows} == {*line.seeds}

@@ -18,7 +18,12 @@ from scipy import stats as sp
 from lib import data
 from lib.claims import checks, lists, notebook, words
 from lib.claims import judging as source
-from lib.claims.cells import parse_comparison, parse_comparisons, parse_seeds, select_compared_rows
+from lib.claims.cells import (
+    parse_comparison,
+    parse_comparisons,
+    parse_seeds,
+    select_compared_rows,
+)
 from lib.claims.words import (
     AGREES,
     NO_EFFECT,
@@ -55,7 +60,9 @@ def judge(cells, frame, **setting):
         )
     ]
     rows = frame.assign(spec=specs).to_dict("records")
-    return words.judge_comparisons(LINE | {"cells": cells}, rows, replace(SETTING, **setting))
+    return words.judge_comparisons(
+        LINE | {"cells": cells}, rows, replace(SETTING, **setting)
+    )
 
 
 def only(cells, frame, **setting):
@@ -139,7 +146,8 @@ def test_rows_that_cells_name_are_kept_once():
     ]
     rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
     assert [
-        row["model"] for row in select_compared_rows(parse_comparisons("A > C @ m=3"), rows)
+        row["model"]
+        for row in select_compared_rows(parse_comparisons("A > C @ m=3"), rows)
     ] == ["A"]
 
 
@@ -259,7 +267,7 @@ def test_the_word_is_that_of_an_independent_function(
     low, high = sorted((one, other))
     result = told(low, high, text, printed=printed, interest=interest)
     null = 1.0 if text.startswith(("variance", "size")) else 0.0
-    region = result.cell.bounds
+    region = result.comparison.bounds
     assert result.value_of_no_effect == null
     assert result.verdict_word == by_rule(
         region, (low, high), (printed, interest), null
@@ -737,7 +745,7 @@ def test_slopes_with_other_weights_are_no_twins():
     line = " | ".join(shares) + " > value 0"
     cells = f"per decade :: {line}; straighter over the logarithm :: {line}"
     results, _ = judge(cells, made_up(shares))
-    assert [r.cell.slope for r in results] == [
+    assert [r.comparison.slope for r in results] == [
         "per decade",
         "straighter over the logarithm",
     ]
@@ -1071,7 +1079,9 @@ def test_every_line_of_cells_is_a_cell_of_its_claim():
         for row in lists.read_csv_in_published_folder(f"{paper}/cells"):
             line = lists.read_claims()[row["claim"]]
             assert line["paper"] == paper
-            assert row["cell"] in {one.text for one in parse_comparisons(line["cells"])}, row
+            assert row["cell"] in {
+                one.text for one in parse_comparisons(line["cells"])
+            }, row
 
 
 @pytest.mark.parametrize("id", source.list_central_claim_ids())
@@ -1122,7 +1132,9 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
 def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     for row in lists.read_csv_in_published_folder("effects"):
         line = lists.read_claims()[row["claim"]]
-        assert row["cell"] in {one.text for one in parse_comparisons(line["cells"])}, row
+        assert row["cell"] in {one.text for one in parse_comparisons(line["cells"])}, (
+            row
+        )
     effects = checks.compute_printed_effects("G1")
     assert effects["Ghost > Prune @ m=1", "STS-B"] == pytest.approx(1.4)
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"

@@ -54,7 +54,9 @@ def few():
 def test_no_point_is_there_before_a_model_is(monkeypatch):
     rows = evidence.list_notebook_runs_to_execute("mini", explore.FRONTIER)
     first = next(row for row in rows if row["kind"] == "search")
-    monkeypatch.setattr(explore.evidence, "list_notebook_runs_to_execute", lambda *_: [first])
+    monkeypatch.setattr(
+        explore.evidence, "list_notebook_runs_to_execute", lambda *_: [first]
+    )
     assert len(explore.find_page_runs(explore.FRONTIER, "mini").current) == 1
     assert explore.make_frontier_table("mini").empty
 

@@ -548,7 +548,7 @@ from lib.core.spec import from_json
 from lib.core.store import Store
 import json
 
-@__main__.register_command()
+@__main__.register_command("long")
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))

@@ -147,7 +147,7 @@ def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
             end,
         )
         own = [r for r in verdict.results if not r.beside] or list(verdict.results)
-        there = {(r.cell.text, r.task) for r in own}
+        there = {(r.comparison.text, r.task) for r in own}
         assert len(there) == 1, (id, keys)
         if end == ".printed":
             assert verdict.printed != "–", (id, keys)

@@ -498,7 +498,10 @@ def is_sweep(page):
     """Whether a label of the page's rows has three values; seed and task aside."""
     values = {}
     for row in chain(
-        *(evidence.list_notebook_runs_to_execute(scale, page) for scale in ("toy", "mini"))
+        *(
+            evidence.list_notebook_runs_to_execute(scale, page)
+            for scale in ("toy", "mini")
+        )
     ):
         for name, value in row.labels.items():
             values.setdefault(name, set()).add(str(value))

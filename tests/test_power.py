@@ -110,7 +110,8 @@ def test_comparisons_that_share_a_baseline_decide_for_themselves():
     for i in range(40):
         pair = estimates(np.random.default_rng([7, i]), (0.0, 4.0), 3, 1)
         none, large = (
-            Result("", parse_comparison("a > b"), "", e, 3, 3).verdict_word for e in pair
+            Result("", parse_comparison("a > b"), "", e, 3, 3).verdict_word
+            for e in pair
         )
         false, found = false + (none in DECIDED), found + (large == AGREES)
     assert false / 40 < 2 * most(40) and found > 20

@@ -29,7 +29,9 @@ SPEC = Spec("finetune", {"data": {"task": "SST-2"}})
 PLANS = (
     PlannedComparison("G1", parse_comparisons("a > b @ m=3")[0], (10, 11, 12), ()),
     PlannedComparison("G2", parse_comparisons("a > c")[0], (20, 21), ("c",)),
-    PlannedComparison("G3", parse_comparisons("kept weights :: d > a @ m=9")[0], (30,), ()),
+    PlannedComparison(
+        "G3", parse_comparisons("kept weights :: d > a @ m=9")[0], (30,), ()
+    ),
 )
 
 
@@ -37,7 +39,9 @@ PLANS = (
 def plans(monkeypatch):
     """Cells of a made-up page, at mini."""
     monkeypatch.setattr(
-        seeds, "list_planned_comparisons", lambda page, scale: PLANS if page == "page" else ()
+        seeds,
+        "list_planned_comparisons",
+        lambda page, scale: PLANS if page == "page" else (),
     )
 
 
@@ -131,12 +135,12 @@ def lacking(path):
     ]  # fmt: skip
     found = []
     for plan in list_planned_comparisons(notebook.make_notebook_id(path), "mini"):
-        for label, where in plan.cell.models:
+        for label, where in plan.comparison.models:
             own = [row for row in grid if row_matches_model(row, label, where)]
             own = [
                 row
                 for row in own
-                if plan.cell.measure or has_example_scores(row["spec"])
+                if plan.comparison.measure or has_example_scores(row["spec"])
             ]
             places = {}
             for row in own:
@@ -148,7 +152,9 @@ def lacking(path):
                     places.setdefault(place, set()).add(row["seed"])
             for there in places.values():
                 if rest := {*plan.seeds} - there:
-                    found.append((plan.claim, plan.cell.text, label, sorted(rest)))
+                    found.append(
+                        (plan.claim, plan.comparison.text, label, sorted(rest))
+                    )
     return found
 
 
@@ -202,7 +208,9 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
         for plan in list_planned_comparisons(notebook.make_notebook_id(path), "mini"):
-            same = lists.find_comparison_description(plan.claim, plan.cell.text)["same_as"]
+            same = lists.find_comparison_description(plan.claim, plan.comparison.text)[
+                "same_as"
+            ]
             assert plan.seeds == lists.list_planned_seeds(same or plan.claim), plan
 
 

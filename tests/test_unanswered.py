@@ -42,7 +42,9 @@ def made(line, scale):
             if line["artefact"]
             else []
         )
-    found = [row for page in pages for row in checks.list_full_size_runs_of_notebook(page)]
+    found = [
+        row for page in pages for row in checks.list_full_size_runs_of_notebook(page)
+    ]
     return found + grids.list_architecture_searches_of_models(found)
 
 
@@ -90,7 +92,9 @@ def measured(claim):
     make."""
     line = lists.read_claims()[claim]
     rows = judging.list_grid_rows_of_claim(line)
-    return {one.text: seeds(one, rows) for one in cells.parse_comparisons(line["cells"])}
+    return {
+        one.text: seeds(one, rows) for one in cells.parse_comparisons(line["cells"])
+    }
 
 
 def twin(claim, text):

@@ -98,9 +98,16 @@ def judged(store):
         sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2
     )
     told = {"printed": 2.1, "sentence": "a minus b", "holm": 0.4}
-    one = Result("G1", parse_comparison("a > b"), "RTE", e, len(values), len(values), **told)
+    one = Result(
+        "G1", parse_comparison("a > b"), "RTE", e, len(values), len(values), **told
+    )
     few = replace(
-        one, cell=parse_comparison("c > d"), estimate=None, done=0, printed=None, holm=None
+        one,
+        cell=parse_comparison("c > d"),
+        estimate=None,
+        done=0,
+        printed=None,
+        holm=None,
     )
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
     return {
@@ -444,4 +451,7 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    assert verify.verify_committed_results(Store(records_folder=paths.DATA / "records")) == []
+    assert (
+        verify.verify_committed_results(Store(records_folder=paths.DATA / "records"))
+        == []
+    )

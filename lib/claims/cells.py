@@ -1,9 +1,9 @@
-"""This module parses the comparisons (cells) of a paper's claim. It does not import
+"""This module parses the comparisons of a paper's claim. It does not import
 torch.
 
-A cell says which models are compared, and in which region the result must lie. The
-column `cells` of `claims.csv` writes it with the labels that models and settings have
-in the notebooks' grids of runs:
+A comparison says which models are compared, and in which region the result must lie.
+The column `cells` of `claims.csv` writes it with the labels that models and settings
+have in the notebooks' grids of runs:
 
     Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
     F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
@@ -95,8 +95,8 @@ WeightedTerm: TypeAlias = tuple[float, ComparisonTerm]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A Cell is one comparison of models that a paper's claim makes.
+class Comparison:
+    """A Comparison is one comparison of models that a paper's claim makes.
 
     Its value is the sum of weight * term over `terms`, where a term is a model or the
     difference of two. The claim agrees where the 95 % interval of that value lies in
@@ -223,7 +223,9 @@ def parse_row_conditions(conditions_text: str | None) -> RowConditions:
     )
 
 
-def parse_comparison_term(term_text: str, default_conditions: RowConditions) -> ComparisonTerm:
+def parse_comparison_term(
+    term_text: str, default_conditions: RowConditions
+) -> ComparisonTerm:
     """Parse one operand of a comparison: a model "A [m=3]", or a difference "A over B".
 
     The brackets have conditions on a model's runs. Those after the last model also hold
@@ -256,10 +258,11 @@ def parse_comparison_side(
 ) -> list[WeightedTerm]:
     """Parse one side of a comparison, such as "k = 3 | k = 5", into weighted terms.
 
-    Return [(weight, ComparisonTerm), ...], where a ComparisonTerm is a model or the difference of
-    two. A single term has the weight 1. For several terms, with " | " between, the
-    weights are computed from the last number in each text (here 3 and 5). The weighted
-    sum is then, for example, the slope of the score over the kernel size k.
+    Return [(weight, ComparisonTerm), ...], where a ComparisonTerm is a model or the
+    difference of two. A single term has the weight 1. For several terms, with " | "
+    between, the weights are computed from the last number in each text (here 3 and 5).
+    The weighted sum is then, for example, the slope of the score over the kernel size
+    k.
 
     default_conditions: conditions on the runs of all models, ((label, accepted values),
     ...).
@@ -276,27 +279,27 @@ def parse_comparison_side(
 
 
 @cache
-def parse_comparisons(cells_text: str) -> list[Cell]:
-    """Parse the comparisons of a claim, with "; " between them, into Cells.
+def parse_comparisons(comparisons_text: str) -> list[Comparison]:
+    """Parse the comparisons of a claim, with "; " between them, into Comparisons.
 
-    A Cell is one comparison of models and the range of its values for which the claim
-    holds. The text is the column `cells` of `claims.csv`, the table of the papers'
-    claims. Raises Refused, which quotes the comparison, for one that cannot be
+    A Comparison is one comparison of models and the range of its values for which the
+    claim holds. The text is the column `cells` of `claims.csv`, the table of the
+    papers' claims. Raises Refused, which quotes the comparison, for one that cannot be
     parsed."""
-    return [parse_comparison(part) for part in cells_text.split("; ") if part]
+    return [parse_comparison(part) for part in comparisons_text.split("; ") if part]
 
 
-def parse_comparison(cell_text: str) -> Cell:
-    """Parse one comparison of models, such as "Ghost > Prune @ m=3", into a Cell.
+def parse_comparison(comparison_text: str) -> Comparison:
+    """Parse one comparison of models, such as "Ghost > Prune @ m=3", into a Comparison.
 
-    A Cell has the models, the factors of their values in a sum (here 1 and -1), and the
-    range in which the sum must lie for the claim to hold. Raises Refused where the text
-    cannot be parsed, has no number where one is needed, names an unknown measure, or
-    compares scores by factors that do not sum to 0."""
-    hit = CELL.fullmatch(cell_text)
+    A Comparison has the models, the factors of their values in a sum (here 1 and -1),
+    and the range in which the sum must lie for the claim to hold. Raises Refused where
+    the text cannot be parsed, has no number where one is needed, names an unknown
+    measure, or compares scores by factors that do not sum to 0."""
+    hit = CELL.fullmatch(comparison_text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
-        raise Refused(f"cell {cell_text!r}: expected {how}")
+        raise Refused(f"cell {comparison_text!r}: expected {how}")
     what, right, where = (
         hit["what"] or "",
         hit["right"],
@@ -316,7 +319,7 @@ def parse_comparison(cell_text: str) -> Cell:
         centre, margin = float(value), float(hit["margin"] or 0)
     except ValueError:
         how = "after 'value', '+-', '-' or '+' comes a number such as 0.5"
-        raise Refused(f"cell {cell_text!r}: {how}") from None
+        raise Refused(f"cell {comparison_text!r}: {how}") from None
     weights: dict[ComparisonTerm, float] = defaultdict(float)
     for sign, operand in sides:
         for weight, one in parse_comparison_side(operand, where, slope):
@@ -331,15 +334,15 @@ def parse_comparison(cell_text: str) -> Cell:
         # `not ... < 1e-9` also refuses a sum of weights that is nan. It is nan where
         # weights are computed from numbers in labels and a label has no number.
         raise Refused(
-            f"cell {cell_text!r}: scores are compared in pairs, so weights sum to 0"
+            f"cell {comparison_text!r}: scores are compared in pairs, so weights sum to 0"
         )
-    return Cell(
-        cell_text,
+    return Comparison(
+        comparison_text,
         measure,
         about.rstrip(")"),
         terms,
         (low, high),
-        slope * (" | " in cell_text),
+        slope * (" | " in comparison_text),
     )
 
 
@@ -353,17 +356,19 @@ def has_example_scores(spec: Spec) -> bool:
     return spec.step in compare.SCORED
 
 
-def select_compared_rows(cells: Sequence[Cell], grid_rows: Iterable[Row]) -> list[Row]:
+def select_compared_rows(
+    comparisons: Sequence[Comparison], grid_rows: Iterable[Row]
+) -> list[Row]:
     """Return the rows of experiment tables whose runs are used by some comparisons.
 
     A run that no comparison uses need not be made to test a claim. Rows with the same
     model label and the same Spec (the description of a run) are returned once.
 
-    cells: the comparisons."""
+    comparisons: the comparisons."""
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows
-        if any(cell.uses_run_of_row(row) for cell in cells)
+        if any(comparison.uses_run_of_row(row) for comparison in comparisons)
     }
     return list(selected.values())
 

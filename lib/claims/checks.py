@@ -302,15 +302,17 @@ def collect_setting_values_of_full_size_runs(
     return settings
 
 
-def collect_label_values_of_full_size_runs(notebook_id: str, label: str) -> set[PrintedValue]:
+def collect_label_values_of_full_size_runs(
+    notebook_id: str, label: str
+) -> set[PrintedValue]:
     """Return all values of a label, such as `seed`, in a notebook's full-size runs.
 
     These are the runs that the notebook lists at profile `paper`, which has the sizes
     of the papers. Numbers are exact Fractions, other values text. So the number of
     seeds, for example, can be compared with the one that a paper prints."""
-    labels = {row.get(label) for row in list_full_size_runs_of_notebook(notebook_id)} - {
-        None
-    }
+    labels = {
+        row.get(label) for row in list_full_size_runs_of_notebook(notebook_id)
+    } - {None}
     return {parse_printed_number(str(value)) for value in labels}
 
 

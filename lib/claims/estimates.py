@@ -1,4 +1,4 @@
-"""This module estimates one comparison of a claim (a Cell) from the rows of its runs.
+"""This module estimates one comparison of a claim from the rows of its runs.
 It does not import torch.
 
 The estimate is a paired contrast of scores over seeds and examples, or a mean of
@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.claims.cells import (
-    Cell,
+    Comparison,
     ModelSelector,
     has_example_scores,
     row_matches_model,
@@ -39,15 +39,15 @@ class WeightedPairs(NamedTuple):
 
 
 def group_rows_by_model(
-    cell: Cell, rows: Sequence[ResultRow]
+    comparison: Comparison, rows: Sequence[ResultRow]
 ) -> list[tuple[ModelSelector, list[ResultRow]]]:
-    """Return [(model, its rows), ...] for the models of a comparison (Cell).
+    """Return [(model, its rows), ...] for the models of a comparison.
 
     A model is its label with conditions on its runs, such as ("Ghost", (("m", "3"),)).
     The models have the order of the comparison's text.
 
     rows: lines of a table of results, each with the labels of a run."""
-    forms = [form for _, form in cell.terms]
+    forms = [form for _, form in comparison.terms]
     return [
         pair
         for f in forms
@@ -56,9 +56,9 @@ def group_rows_by_model(
 
 
 def make_data_frame_per_model(
-    cell: Cell, rows: Sequence[ResultRow]
+    comparison: Comparison, rows: Sequence[ResultRow]
 ) -> list[pd.DataFrame]:
-    """Return one DataFrame of result rows for each model of a comparison (Cell).
+    """Return one DataFrame of result rows for each model of a comparison.
 
     The models have the order of the comparison's text. Measures that need all runs of a
     model at once, such as a ratio of variances, take these frames.
@@ -66,13 +66,13 @@ def make_data_frame_per_model(
     rows: lines of a table of results, each with the labels and metrics of a run."""
     import pandas as pd
 
-    return [pd.DataFrame(part) for _, part in group_rows_by_model(cell, rows)]
+    return [pd.DataFrame(part) for _, part in group_rows_by_model(comparison, rows)]
 
 
 def select_compared_rows_of_one_dtype(
-    cell: Cell, rows: Sequence[ResultRow]
+    comparison: Comparison, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
-    """Return the rows of the runs that a comparison (Cell) uses, without mixed dtypes.
+    """Return the rows of the runs that a comparison uses, without mixed dtypes.
 
     Rounding would add to a difference between bfloat16 and float32 runs. Where the runs
     of one task and seed have both dtypes, they are replaced by the same runs in
@@ -82,11 +82,11 @@ def select_compared_rows_of_one_dtype(
     rows: lines of a table of results, each with the labels and metrics of a run."""
     rows = (
         rows
-        if cell.measure
+        if comparison.measure
         else [row for row in rows if has_example_scores(row["spec"])]
     )
     row_ids = set()
-    for (label, where), part in group_rows_by_model(cell, rows):
+    for (label, where), part in group_rows_by_model(comparison, rows):
         if not part:
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
@@ -96,8 +96,10 @@ def select_compared_rows_of_one_dtype(
     )
 
 
-def count_planned_and_ended_seeds(cell: Cell, rows: Sequence[ResultRow]) -> SeedCounts:
-    """Count the seeds of a comparison (Cell): return (planned seeds, finished seeds).
+def count_planned_and_ended_seeds(
+    comparison: Comparison, rows: Sequence[ResultRow]
+) -> SeedCounts:
+    """Count the seeds of a comparison: return (planned seeds, finished seeds).
 
     Both are the fewest of any compared model on any task. A seed is finished where each
     of its runs was made or has failed. A reader sees by them whether runs are still
@@ -105,7 +107,7 @@ def count_planned_and_ended_seeds(cell: Cell, rows: Sequence[ResultRow]) -> Seed
 
     rows: lines of a table of results, with seed, run (None where missing) and state."""
     every, lacking = defaultdict(set), defaultdict(set)
-    for model, part in group_rows_by_model(cell, rows):
+    for model, part in group_rows_by_model(comparison, rows):
         for row in part:
             place = model, str(row.get("task"))
             every[place].add(row["seed"])
@@ -116,12 +118,12 @@ def count_planned_and_ended_seeds(cell: Cell, rows: Sequence[ResultRow]) -> Seed
 
 
 def estimate_comparison_effect(
-    cell: Cell,
+    comparison: Comparison,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
     weighted_pairs: Sequence[WeightedPairs],
 ) -> paired.Estimate | None:
-    """Estimate the effect of one comparison of models (a Cell) from its runs.
+    """Estimate the effect of one comparison of models  from its runs.
 
     Return an Estimate (a number with its 95 % interval), or None where there are too
     few runs for one. Task scores are compared in pairs over seeds and examples. Any
@@ -131,12 +133,14 @@ def estimate_comparison_effect(
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
     ...] from `pair_runs_of_compared_models`; used for task scores alone."""
-    if function := cell.measured_quantity.of_all:
+    if function := comparison.measured_quantity.of_all:
         return function(
-            make_data_frame_per_model(cell, rows), columns_by_task, cell.about
+            make_data_frame_per_model(comparison, rows),
+            columns_by_task,
+            comparison.about,
         )
-    if cell.measure:
-        return estimate_comparison_of_measure(cell, rows, columns_by_task)
+    if comparison.measure:
+        return estimate_comparison_of_measure(comparison, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
     pairs, weights = zip(*weighted_pairs, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
@@ -145,7 +149,7 @@ def estimate_comparison_effect(
 
 
 def pair_runs_of_compared_models(
-    cell: Cell,
+    comparison: Comparison,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
     models_expected_to_collapse: Collection[str] = (),
@@ -158,15 +162,19 @@ def pair_runs_of_compared_models(
     (scored no better than chance) makes no Pair, unless the model is one of
     `models_expected_to_collapse`.
 
-    cell: the comparison.
+    comparison: the comparison.
     rows: lines of a table of results, with labels and run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     models_expected_to_collapse: labels of models whose failure is what the paper
     claims."""
     both = [
-        (weight, form.models) for weight, form in cell.terms if len(form.models) > 1
+        (weight, form.models)
+        for weight, form in comparison.terms
+        if len(form.models) > 1
     ]
-    alone = [(weight, form) for weight, form in cell.terms if len(form.models) == 1]
+    alone = [
+        (weight, form) for weight, form in comparison.terms if len(form.models) == 1
+    ]
     # The weights of these single models sum to 0. So the weighted sum of their scores
     # equals the weighted sum of the differences of each from the last one.
     for weight, form in alone[:-1]:
@@ -185,11 +193,11 @@ def pair_runs_of_compared_models(
 
 
 def estimate_comparison_of_measure(
-    cell: Cell,
+    comparison: Comparison,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
 ) -> paired.Estimate | None:
-    """Estimate a comparison (Cell) of another quantity than the task score.
+    """Estimate a comparison of another quantity than the task score.
 
     Return an Estimate (a number with its 95 % interval), or None where runs are
     missing. A number, such as the share of remaining weights, is averaged over the runs
@@ -202,10 +210,10 @@ def estimate_comparison_of_measure(
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
     import pandas as pd
 
-    frame = add_measure_column(cell.measure, pd.DataFrame(rows), columns_by_task)
+    frame = add_measure_column(comparison.measure, pd.DataFrame(rows), columns_by_task)
     # pyrefly: ignore[bad-assignment]  # pandas' stub lets column names be any Hashable.
     rows = frame.to_dict("records")
-    parts = make_data_frame_per_model(cell, rows)
+    parts = make_data_frame_per_model(comparison, rows)
     if not all(map(len, parts)):
         return None
     if frame["value"].dtype == bool:
@@ -215,19 +223,19 @@ def estimate_comparison_of_measure(
         )
         # With equal bounds the claim is that no run, or every run, has the property.
         # Counting the runs decides it, so the interval has no width.
-        if cell.bounds[0] == cell.bounds[1]:
+        if comparison.bounds[0] == comparison.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)
     means = [part.groupby("seed")["value"].mean() for part in parts]
     signs = [
         weight * sign
-        for weight, form in cell.terms
+        for weight, form in comparison.terms
         for sign in (1, -1)[: len(form.models)]
     ]
     total: Any = sum(sign * mean for sign, mean in zip(signs, means, strict=True))
     values = total.dropna()
     return (
-        paired.estimate_mean_over_seeds(values, cell.measured_quantity.resolution)
+        paired.estimate_mean_over_seeds(values, comparison.measured_quantity.resolution)
         if len(values)
         else None
     )

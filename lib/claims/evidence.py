@@ -175,7 +175,9 @@ def list_plan_line_specs_by_seed(
     selects runs of one notebook, by model, labels, task and seed.
 
     profile: the size of the experiments, such as "base"."""
-    grid_rows = plan_line.select_rows(list_notebook_runs_to_execute(profile, plan_line.page))
+    grid_rows = plan_line.select_rows(
+        list_notebook_runs_to_execute(profile, plan_line.page)
+    )
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
         for seed in plan_line.seeds

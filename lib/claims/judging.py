@@ -197,26 +197,26 @@ def judge_claim(
         return judge_claim_by_formula(claim)
     results, notes = [], []
     for seeds, group in group_comparisons_by_seeds(claim, profile).items():
-        part = claim | {"cells": "; ".join(cell.text for cell in group)}
+        part = claim | {"cells": "; ".join(comparison.text for comparison in group)}
         if why := explain_undecidable_claim(claim, profile, seeds):
             results += [
-                words.Result(claim["id"], cell, "", None, 0, len(seeds), why)
-                for cell in group
+                words.Result(claim["id"], comparison, "", None, 0, len(seeds), why)
+                for comparison in group
             ]
             continue
         collected = [
             dict(ExperimentOutcome(row, **look_up_state(row.spec)))
             for row in list_grid_rows_of_claim(part, profile, seeds)
         ]
-        judged_cells, note = words.judge_comparisons(
+        judged_comparisons, note = words.judge_comparisons(
             part, collected, collect_judging_inputs(claim, profile, len(seeds))
         )
-        results += judged_cells
+        results += judged_comparisons
         notes += [note] * bool(note)
-    order = [cell.text for cell in cells.parse_comparisons(claim["cells"])]
+    order = [comparison.text for comparison in cells.parse_comparisons(claim["cells"])]
     results = sorted(
         (add_comparison_sentence_and_label(r) for r in results),
-        key=lambda r: order.index(r.cell.text),
+        key=lambda r: order.index(r.comparison.text),
     )
     notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
     return words.Verdict(
@@ -243,8 +243,8 @@ def explain_undecidable_claim(
 
 def group_comparisons_by_seeds(
     claim: Mapping[str, Any], profile: str
-) -> dict[tuple[int, ...], list[cells.Cell]]:
-    """Group the comparisons (Cells) of a claim by their planned seeds: {seeds: Cells}.
+) -> dict[tuple[int, ...], list[cells.Comparison]]:
+    """Group the comparisons of a claim by their planned seeds: {seeds: Comparisons}.
 
     Each group is then tested on the runs at its seeds. Where a comparison is counted
     under another claim, which makes the same one, the seeds are those of that claim.
@@ -252,9 +252,11 @@ def group_comparisons_by_seeds(
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini"."""
     groups = {}
-    for cell in cells.parse_comparisons(claim["cells"]):
-        seeds = lists.list_planned_comparison_seeds(claim["id"], cell.text, profile)
-        groups.setdefault(seeds, []).append(cell)
+    for comparison in cells.parse_comparisons(claim["cells"]):
+        seeds = lists.list_planned_comparison_seeds(
+            claim["id"], comparison.text, profile
+        )
+        groups.setdefault(seeds, []).append(comparison)
     return groups
 
 
@@ -290,7 +292,7 @@ def add_comparison_sentence_and_label(result: words.Result) -> words.Result:
     its task. In the sentence, the effects for which the claim holds may follow, such as
     "(at most 0.5)". `same_as` gets the claim that makes the same comparison and counts
     it, or "". The words are from the table `cells.csv`."""
-    words = lists.find_comparison_description(result.claim, result.cell.text)
+    words = lists.find_comparison_description(result.claim, result.comparison.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
@@ -307,7 +309,7 @@ def format_claimed_effect_range(result: words.Result) -> str:
     value alone, or says only in which direction the effect goes.
 
     result: a measured comparison."""
-    low, high = result.cell.bounds
+    low, high = result.comparison.bounds
     if isfinite(low) and isfinite(high):
         return (
             f" (within {format_claimed_bound(low)} to {format_claimed_bound(high)})"
@@ -420,15 +422,15 @@ def copy_reference_effects_to_repeats(
     for verdict in verdicts.values():
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
-                effects.setdefault(make_duplicate_key_of_result(r), (r.printed, r.interest))
+                effects.setdefault(
+                    make_duplicate_key_of_result(r), (r.printed, r.interest)
+                )
     for row in read_committed_results_of_other_claims(verdicts, profile):
         if row["printed"] or row["interest"]:
             printed, interest = (
                 float(row[end]) if row[end] else None for end in ("printed", "interest")
             )
-            effects.setdefault(
-                make_duplicate_key_of_csv_row(row), (printed, interest)
-            )
+            effects.setdefault(make_duplicate_key_of_csv_row(row), (printed, interest))
     result = {}
     for id, verdict in verdicts.items():
         results = list(verdict.results)
@@ -463,7 +465,7 @@ def make_duplicate_key_of_result(result: words.Result) -> tuple[Any, ...]:
     e = result.estimate
     assert e is not None
     numbers = round(e.mean, 8), round(e.low, 8)
-    return result.task, result.unit, result.cell.bounds, *numbers
+    return result.task, result.unit, result.comparison.bounds, *numbers
 
 
 def make_duplicate_key_of_csv_row(row: Mapping[str, str]) -> tuple[Any, ...]:
@@ -549,7 +551,8 @@ def has_only_repeated_comparisons(claim_id: str) -> bool:
     claim_id: such as "G1"."""
     parts = cells.parse_comparisons(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
-        lists.find_comparison_description(claim_id, cell.text)["same_as"] for cell in parts
+        lists.find_comparison_description(claim_id, comparison.text)["same_as"]
+        for comparison in parts
     )
 
 
@@ -646,15 +649,15 @@ def format_verdicts_csv_rows(
                 sizes = (e.mean, "", "")
             counts = r.p_value is not None and not (r.beside or r.same_as)
             old = (
-                plan.get((id, r.cell.text, r.task), {})
+                plan.get((id, r.comparison.text, r.task), {})
                 if verdict.profile == SCALE
                 else {}
             )
-            low, high = (end if isfinite(end) else "" for end in r.cell.bounds)
+            low, high = (end if isfinite(end) else "" for end in r.comparison.bounds)
             rows.append(
                 (
                     id,
-                    r.cell.text,
+                    r.comparison.text,
                     r.task,
                     verdict.profile,
                     paper * counts,
@@ -852,9 +855,7 @@ def renew_generated_readme_parts(
         f"| {mark} {word} | {line} |\n" for word, (mark, line) in words.WORDS.items()
     )
     parts = {
-        FOUND: fill_findings_template(verdicts, base_profile_verdicts)[
-            "README"
-        ].strip()
+        FOUND: fill_findings_template(verdicts, base_profile_verdicts)["README"].strip()
         + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
         CHOICES: "; ".join(frontier.format_defaults_of_method_comparison()),
@@ -883,7 +884,9 @@ def make_forest_plot_rows(
     rows = []
     for r in select_results_without_repeats(verdicts, claim_ids):
         if r.unit == "points" and r.estimate and not r.reason:
-            least, most = (end if isfinite(end) else None for end in r.cell.bounds)
+            least, most = (
+                end if isfinite(end) else None for end in r.comparison.bounds
+            )
             line = {
                 "source": f"ours, {SCALE}",
                 "at": f"{r.claim} {r.short}",

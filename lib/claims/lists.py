@@ -109,7 +109,11 @@ def read_claims() -> dict[str, dict[str, Any]]:
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
     for id in by_id if list_papers_with_deleted_code() else ():
         cells = by_id[id]["cells"].split("; ")
-        cells = [cell for cell in cells if (id, cell) in read_comparison_descriptions()]
+        cells = [
+            comparison
+            for comparison in cells
+            if (id, comparison) in read_comparison_descriptions()
+        ]
         by_id[id]["cells"] = "; ".join(cells)
     return by_id
 
@@ -136,17 +140,19 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
 
 
 def list_planned_comparison_seeds(
-    claim_id: str, cell_text: str, profile: str
+    claim_id: str, comparison_text: str, profile: str
 ) -> tuple[int, ...]:
     """Return the seeds that were planned for one comparison of a claim, at one profile.
 
     Where the comparison is counted under another claim, which makes the same one, they
     are the seeds of that claim, so that both have the same runs.
 
-    cell_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @ m=3".
+    comparison_text: the comparison as `claims.csv` writes it, such as "Ghost > Prune @
+    m=3".
     profile: the size of the experiments, such as "mini" or "base"."""
     return list_planned_seeds(
-        find_comparison_description(claim_id, cell_text)["same_as"] or claim_id, profile
+        find_comparison_description(claim_id, comparison_text)["same_as"] or claim_id,
+        profile,
     )
 
 
@@ -167,7 +173,7 @@ def read_comparison_descriptions() -> dict[ClaimAndComparison, dict[str, str]]:
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def find_comparison_description(claim_id: str, cell_text: str) -> dict[str, str]:
+def find_comparison_description(claim_id: str, comparison_text: str) -> dict[str, str]:
     """Return the row of `cells.csv` that describes one comparison of a claim.
 
     It has the comparison in words, an axis label, the smallest effect of interest, and
@@ -175,8 +181,8 @@ def find_comparison_description(claim_id: str, cell_text: str) -> dict[str, str]
     where there is no such row.
 
     claim_id: such as "G1".
-    cell_text: the comparison, such as "Ghost > Prune @ m=3"."""
-    return read_comparison_descriptions()[claim_id, cell_text]
+    comparison_text: the comparison, such as "Ghost > Prune @ m=3"."""
+    return read_comparison_descriptions()[claim_id, comparison_text]
 
 
 def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTask:
@@ -186,8 +192,8 @@ def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTas
     interval is tested against them where the paper prints no value. The task "" stands
     for all tasks."""
     effects = {}
-    for (id, cell), row in read_comparison_descriptions().items():
+    for (id, comparison), row in read_comparison_descriptions().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
             task, _, value = part.rpartition("=")
-            effects[cell, task] = float(value)
+            effects[comparison, task] = float(value)
     return effects

@@ -248,7 +248,9 @@ def explain_unusable_value(
     return ""
 
 
-def list_specs_to_run(*row_lists_by_variable: Mapping[str, Iterable[Row]]) -> list[Spec]:
+def list_specs_to_run(
+    *row_lists_by_variable: Mapping[str, Iterable[Row]],
+) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks have to make, each once.
 
     row_lists_by_variable: for each notebook {variable: Rows}, where a Row has the

@@ -28,7 +28,8 @@ SECOND = "second"
 
 @dataclass(frozen=True)
 class RunPlanLine:
-    """A RunPlanLine says which runs of a notebook to make and which comparisons to test.
+    """A RunPlanLine says which runs of a notebook to make and which comparisons to
+    test.
 
     It is a line of the plan that was written before the runs of a large profile (size
     of the experiments), such as "base".
@@ -83,8 +84,8 @@ class RunPlanLine:
 def read_run_plan(profile: str) -> list[RunPlanLine]:
     """Return the lines of the plan that was written before the runs of a profile.
 
-    A RunPlanLine says which runs to make and which comparisons to test. The lines stand in
-    the order of their numbers. Lines that were dropped to keep to the budget of
+    A RunPlanLine says which runs to make and which comparisons to test. The lines stand
+    in the order of their numbers. Lines that were dropped to keep to the budget of
     core-hours are left out. A profile without a plan has [].
 
     profile: the size of the experiments, such as "base"."""
@@ -185,7 +186,9 @@ def list_rows_to_run(
         for name, p in list(signature(grid_function).parameters.items())[1:]
     }
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
-    page_lines = [line for line in read_run_plan(profile[:]) if line.page == notebook_id]
+    page_lines = [
+        line for line in read_run_plan(profile[:]) if line.page == notebook_id
+    ]
     if given.keys() & changed_parameters or grids.get_reader_profile_attribute(
         profile, "data"
     ):

@@ -19,15 +19,16 @@ SCALES = ("mini", "base")
 
 @dataclass(frozen=True)
 class PlannedComparison:
-    """A PlannedComparison is a comparison that a claim makes, with the seeds planned for it.
+    """A PlannedComparison is a comparison that a claim makes, with the seeds planned
+    for it.
 
     claim: the id of the claim, such as "G1".
-    cell: the comparison of models.
+    comparison: the comparison of models.
     models_expected_to_collapse: labels of models whose failed runs are compared too, as
     their failure is what is claimed."""
 
     claim: str
-    cell: cells.Cell
+    comparison: cells.Comparison
     seeds: tuple[int, ...]
     # Labels of models that the claim expects to fail. Their runs count even if they
     # score no better than chance.
@@ -39,28 +40,35 @@ class PlannedComparison:
         It was fixed before the runs, in the unit of the comparison. It is nan where
         none was fixed."""
         effects = lists.read_smallest_effects_of_interest(self.claim)
-        text = self.cell.text
+        text = self.comparison.text
         return effects.get((text, task), effects.get((text, ""), nan))
 
 
 @cache
-def list_planned_comparisons(notebook_id: str, profile: str) -> tuple[PlannedComparison, ...]:
+def list_planned_comparisons(
+    notebook_id: str, profile: str
+) -> tuple[PlannedComparison, ...]:
     """Return the comparisons that a notebook shows, with their planned seeds.
 
-    A claim is a statement of a paper, which comparisons of runs test. A PlannedComparison has
-    one comparison and the seeds that were planned for it before the runs, so one sees
-    what a page still lacks. Comparisons without planned seeds at the profile are left
-    out.
+    A claim is a statement of a paper, which comparisons of runs test. A
+    PlannedComparison has one comparison and the seeds that were planned for it before
+    the runs, so one sees what a page still lacks. Comparisons without planned seeds at
+    the profile are left out.
 
     profile: the size of the experiments, such as "mini"."""
     plans = []
     for claim, line in lists.read_claims().items():
         if notebook_id in line["artefact"].split("; ") and line["cells"]:
-            for cell in cells.parse_comparisons(line["cells"]):
-                if seeds := lists.list_planned_comparison_seeds(claim, cell.text, profile):
+            for comparison in cells.parse_comparisons(line["cells"]):
+                if seeds := lists.list_planned_comparison_seeds(
+                    claim, comparison.text, profile
+                ):
                     plans.append(
                         PlannedComparison(
-                            claim, cell, seeds, list_models_expected_to_collapse(line)
+                            claim,
+                            comparison,
+                            seeds,
+                            list_models_expected_to_collapse(line),
                         )
                     )
     return tuple(plans)
@@ -98,7 +106,9 @@ def repeat_rows_at_planned_seeds(
         labels = {name: value for name, value in row.labels.items() if name != "seed"}
         key = row.spec.id, *map(repr, labels.items())
         if key not in known:
-            planned = (plan.seeds for plan in plans if plan.cell.uses_run_of_row(row))
+            planned = (
+                plan.seeds for plan in plans if plan.comparison.uses_run_of_row(row)
+            )
             known[key] = sorted({seed for seeds in planned for seed in seeds})
             for planned_seed in known[key]:
                 seeded_rows.append(row.with_seed(planned_seed))
@@ -132,8 +142,8 @@ def find_planned_comparison_of_models(
         if profile in SCALES and method_rows and baseline_rows
         else ()
     ):
-        forms = [(weight, form.models) for weight, form in plan.cell.terms]
-        if plan.cell.measure or [w for w, _ in forms] != [1.0, -1.0]:
+        forms = [(weight, form.models) for weight, form in plan.comparison.terms]
+        if plan.comparison.measure or [w for w, _ in forms] != [1.0, -1.0]:
             continue
         (_, (first, *more)), (_, (second, *others)) = forms
         if not (more or others):

@@ -1,12 +1,12 @@
 """This module gives each comparison of a claim one of five words, such as "agrees". It
 does not import torch.
 
-A claim is a row of `claims.csv`, and a cell is one comparison of it
-(`lib.claims.cells`). `judge_comparisons` takes the rows of the claim's runs. For each cell
-and task it estimates the contrast with its 95 % interval. `Result.verdict_word` alone
-turns an interval into a word: it compares the interval with the region that the paper
-claims, and with the value that the paper prints. A claim has no word of its own: a page
-shows those of its cells.
+A claim is a row of `claims.csv`, and a Comparison is one comparison of it
+(`lib.claims.cells`). `judge_comparisons` takes the rows of the claim's runs. For each
+one and task it estimates the contrast with its 95 % interval. `Result.verdict_word`
+alone turns an interval into a word: it compares the interval with the region that the
+paper claims, and with the value that the paper prints. A claim has no word of its own:
+a page shows those of its comparisons.
 
 A seed in which a model collapsed is left out of the pairs and counted. A model cannot
 be compared if at least half of its runs learned too little:
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Cell, has_example_scores, parse_comparisons
+from lib.claims.cells import FIRST, Comparison, has_example_scores, parse_comparisons
 from lib.claims.cells import parse_comparison as read
 from lib.claims.estimates import (
     WeightedPairs,
@@ -100,7 +100,7 @@ class Result:
     `verdict_word` says how it stands to the paper's claim: "agrees", "the other way
     round", "no such effect here", "too noisy to say" or "not measured".
 
-    claim, cell: the id of the claim; the comparison of models.
+    claim, comparison: the id of the claim; the comparison of models.
     task: the task, or tasks of a mean with "/" between.
     estimate: the measured effect with its 95 % interval, if any.
     done, planned: numbers of finished and of planned seeds.
@@ -115,7 +115,7 @@ class Result:
     holm: the p-value after Holm's correction."""
 
     claim: str
-    cell: Cell
+    comparison: Comparison
     task: str  # Task, or the tasks of a mean with "/" between; "" without a task.
     estimate: paired.Estimate | None
     done: int  # Number of planned seeds whose runs have all ended.
@@ -148,7 +148,7 @@ class Result:
         where there is neither, where the value means no effect, or where the claim
         excludes it, as "> 0" excludes -1."""
         value = self.interest if self.printed is None else self.printed
-        low, high = self.cell.bounds
+        low, high = self.comparison.bounds
         usable = (
             value is not None
             and value != self.value_of_no_effect
@@ -161,7 +161,7 @@ class Result:
         """Return the value that means no effect: 1 for a ratio, else 0.
 
         The direction and the strength of an effect are counted from it."""
-        return self.cell.measured_quantity.null
+        return self.comparison.measured_quantity.null
 
     @property
     def why_unmeasured(self) -> str:
@@ -213,7 +213,7 @@ class Result:
         say": all else."""
         if self.why_unmeasured:
             return NOT_MEASURED
-        (low, high), e = self.cell.bounds, self.estimate
+        (low, high), e = self.comparison.bounds, self.estimate
         assert e is not None
         if low <= e.low and e.high <= high:
             return AGREES
@@ -243,7 +243,7 @@ class Result:
         the phrase is "weaker than the effect of interest" if the whole interval is
         weaker than the smallest effect of interest. In all other cases the result is
         ""."""
-        e, (low, high) = self.estimate, self.cell.bounds
+        e, (low, high) = self.estimate, self.comparison.bounds
         if self.verdict_word != AGREES or self.reference_effect is None or e is None:
             return ""
         if self.printed is None:
@@ -285,7 +285,9 @@ class Result:
         word, e, aim = self.verdict_word, self.estimate, self.reference_effect
         if word == NOT_MEASURED or e is None:
             return None
-        ends = [e.compute_p_value(end) for end in self.cell.bounds if isfinite(end)]
+        ends = [
+            e.compute_p_value(end) for end in self.comparison.bounds if isfinite(end)
+        ]
         if word == OPPOSITE:
             return min(ends)
         if word == NO_EFFECT:
@@ -296,7 +298,7 @@ class Result:
 
     @property
     def unit(self) -> str:
-        unit, slope = self.cell.measured_quantity.unit, self.cell.slope
+        unit, slope = self.comparison.measured_quantity.unit, self.comparison.slope
         return f"{unit} {slope}" if slope and slope != FIRST else unit
 
     @property
@@ -304,8 +306,8 @@ class Result:
         """Return whether the effect is a difference, which is shown with its sign.
 
         Ratios, rank correlations and values of a single model are shown without "+"."""
-        quantity = self.cell.measured_quantity
-        is_sole = quantity.null or quantity.of_all or len(self.cell.models) < 2
+        quantity = self.comparison.measured_quantity
+        is_sole = quantity.null or quantity.of_all or len(self.comparison.models) < 2
         return not is_sole
 
     def format_number(self, value: float) -> str:
@@ -314,7 +316,7 @@ class Result:
         Points and ratios of at least 1 have one decimal, slopes and other numbers two;
         a difference has its sign. A number of at least 0.0001 is never shown as 0.0,
         so that a reader can see on which side of 0 an interval lies."""
-        points = self.unit.startswith("points") and not self.cell.slope
+        points = self.unit.startswith("points") and not self.comparison.slope
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
@@ -368,7 +370,9 @@ class Result:
 
         A claim on a single model, such as "A = value 0", compares it with a printed
         value instead."""
-        return len(self.cell.models) > 1 and all(map(isfinite, self.cell.bounds))
+        return len(self.comparison.models) > 1 and all(
+            map(isfinite, self.comparison.bounds)
+        )
 
     @property
     def is_significant_after_holm_correction(self) -> bool:
@@ -412,7 +416,7 @@ class Verdict:
         text contains `key`. So a template for README can quote one number of the claim
         N1 by a field of `str.format`, such as "{N1[STS-B][10 %]}"."""
         matches = [r for r in self.results if r.task == key]
-        matches = matches or [r for r in self.results if key in r.cell.text]
+        matches = matches or [r for r in self.results if key in r.comparison.text]
         return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
 
     @property
@@ -534,7 +538,7 @@ class JudgingInputs:
     def find_mean_effect_over_tasks(
         self,
         effect_by_cell_and_task: EffectByComparisonAndTask,
-        cell_text: str,
+        comparison_text: str,
         slash_separated_tasks: str,
     ) -> float | None:
         """Return the known effect of a comparison, averaged over its tasks.
@@ -548,14 +552,15 @@ class JudgingInputs:
         slash_separated_tasks: one task, or several with "/" between."""
         parts = [
             effect_by_cell_and_task.get(
-                (cell_text, part), effect_by_cell_and_task.get((cell_text, ""))
+                (comparison_text, part),
+                effect_by_cell_and_task.get((comparison_text, "")),
             )
             for part in slash_separated_tasks.split("/")
         ]
         values = [part for part in parts if part is not None]
         if len(values) == len(parts):
             return float(np.mean(values))
-        return effect_by_cell_and_task.get((cell_text, slash_separated_tasks))
+        return effect_by_cell_and_task.get((comparison_text, slash_separated_tasks))
 
 
 class JudgedComparisons(NamedTuple):
@@ -582,21 +587,25 @@ def judge_comparisons(
     inputs: the metrics of each task, the effects to test against, the scores of
     unpruned models, and the models that the claim expects to fail."""
     results, seen, lost, compared = [], set(), set(), []
-    for cell in parse_comparisons(claim["cells"]):
+    for comparison in parse_comparisons(claim["cells"]):
         try:
-            of_cell = select_compared_rows_of_one_dtype(cell, result_rows)
+            of_cell = select_compared_rows_of_one_dtype(comparison, result_rows)
         except LookupError as error:
             why = explain_missing_model_row(error.args[0], inputs.profile)
-            results.append(Result(claim["id"], cell, "", None, 0, inputs.planned, why))
+            results.append(
+                Result(claim["id"], comparison, "", None, 0, inputs.planned, why)
+            )
             continue
-        key = make_comparison_key(cell, of_cell)
+        key = make_comparison_key(comparison, of_cell)
         if key not in seen:
             seen.add(key)
             compared.append(of_cell)
             lost |= {
                 row["spec"] for row in of_cell if row["state"] in ("failed", "died")
             }
-            results += make_results_of_comparison(cell, of_cell, claim["id"], inputs)
+            results += make_results_of_comparison(
+                comparison, of_cell, claim["id"], inputs
+            )
     notes = [f"{len(lost)} runs failed"] * bool(
         lost
     ) + compare.describe_comparison_counts_by_dtype(*compared)
@@ -621,28 +630,33 @@ def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> s
     return f"the profile {profile} has no row “{model_and_conditions_text}”"
 
 
-def make_comparison_key(cell: Cell, rows: Sequence[ResultRow]) -> tuple[Any, ...]:
+def make_comparison_key(
+    comparison: Comparison, rows: Sequence[ResultRow]
+) -> tuple[Any, ...]:
     """Return a hashable key by which equal comparisons of a claim are found.
 
     It has the measure, the range of effects for which the claim holds, the factor of
     each model in the comparison (such as 1 and -1), and the runs. Comparisons with the
     same key are counted once, even if their texts differ.
 
-    cell: the comparison.
+    comparison: the comparison.
     rows: rows of the compared runs, each with labels and Spec (description of the
     run)."""
     specs = [
         frozenset(row["spec"].id for row in part)
-        for _, part in group_rows_by_model(cell, rows)
+        for _, part in group_rows_by_model(comparison, rows)
     ]
-    weights = [round(weight, 9) for weight, _ in cell.terms]
-    return cell.measure, cell.about, cell.bounds, *weights, *specs
+    weights = [round(weight, 9) for weight, _ in comparison.terms]
+    return comparison.measure, comparison.about, comparison.bounds, *weights, *specs
 
 
 def make_results_of_comparison(
-    cell: Cell, rows: Sequence[ResultRow], claim_id: str, inputs: JudgingInputs
+    comparison: Comparison,
+    rows: Sequence[ResultRow],
+    claim_id: str,
+    inputs: JudgingInputs,
 ) -> list[Result]:
-    """Estimate one comparison of a claim (Cell) on its runs and return its Results.
+    """Estimate one comparison of a claim on its runs and return its Results.
 
     A Result is the comparison on a task, or on the mean of tasks, with its estimate and
     interval. A comparison that is tested on each task, or is a share of runs, has one
@@ -659,56 +673,64 @@ def make_results_of_comparison(
             by_task.setdefault(row["task"], []).append(row)
 
     def make_result_from_rows(
-        compared_cell: Cell,
+        compared_comparison: Comparison,
         compared_rows: Sequence[ResultRow],
         task: str,
         is_single_task_of_mean: bool = False,
     ) -> Result:
-        seeds, done = count_planned_and_ended_seeds(compared_cell, compared_rows)
+        seeds, done = count_planned_and_ended_seeds(compared_comparison, compared_rows)
         groups = (
             []
-            if compared_cell.measure
+            if compared_comparison.measure
             else pair_runs_of_compared_models(
-                compared_cell,
+                compared_comparison,
                 compared_rows,
                 inputs.columns_by_task,
                 inputs.models_expected_to_collapse,
             )
         )
-        reason = explain_untestable_comparison(compared_cell, compared_rows, inputs, groups)
+        reason = explain_untestable_comparison(
+            compared_comparison, compared_rows, inputs, groups
+        )
         e = (
             None
             if reason
             else estimate_comparison_effect(
-                compared_cell, compared_rows, inputs.columns_by_task, groups
+                compared_comparison, compared_rows, inputs.columns_by_task, groups
             )
         )
         planned = inputs.planned or seeds
         return Result(
             claim_id,
-            cell,
+            comparison,
             task,
             e,
             min(done, planned),
             planned,
             reason,
-            printed=inputs.find_mean_effect_over_tasks(inputs.printed, cell.text, task),
+            printed=inputs.find_mean_effect_over_tasks(
+                inputs.printed, comparison.text, task
+            ),
             interest=inputs.find_mean_effect_over_tasks(
-                inputs.interest, cell.text, task
+                inputs.interest, comparison.text, task
             ),
             beside=is_single_task_of_mean,
-            collapsed=describe_collapsed_runs(compared_cell, compared_rows, inputs),
+            collapsed=describe_collapsed_runs(
+                compared_comparison, compared_rows, inputs
+            ),
             counts=format_counts_of_boolean_measure(
-                compared_cell, compared_rows, inputs
+                compared_comparison, compared_rows, inputs
             )
             if e
             else "",
         )
 
-    if cell.is_per_task or (cell.measured_quantity.share and len(by_task) > 1):
+    if comparison.is_per_task or (
+        comparison.measured_quantity.share and len(by_task) > 1
+    ):
         results = []
         for task, part in by_task.items():
-            one = read(cell.text.replace("task=each", f"task={task}"))
+            one = read(comparison.text.replace("task=each", f"task={task}"))
             if all(part for _, part in group_rows_by_model(one, part)):
                 results.append(
                     make_result_from_rows(
@@ -718,11 +740,11 @@ def make_results_of_comparison(
         return results
     # A comparison whose models are on different tasks compares these tasks with each
     # other, so it has no mean over tasks.
-    apart = len({dict(where).get("task") for _, where in cell.models}) > 1
-    if len(by_task) < 2 or cell.measure or apart:
-        return [make_result_from_rows(cell, rows, "/".join(sorted(by_task)))]
+    apart = len({dict(where).get("task") for _, where in comparison.models}) > 1
+    if len(by_task) < 2 or comparison.measure or apart:
+        return [make_result_from_rows(comparison, rows, "/".join(sorted(by_task)))]
     alone = [
-        make_result_from_rows(cell, part, task, is_single_task_of_mean=True)
+        make_result_from_rows(comparison, part, task, is_single_task_of_mean=True)
         for task, part in by_task.items()
     ]
     sound = [r.task for r in alone if r.estimate]
@@ -732,11 +754,11 @@ def make_results_of_comparison(
     part = [row for row in rows if row.get("task") in sound]
     # A mean over one task equals that task, which is then not listed again.
     alone = [r for r in alone if [r.task] != sound]
-    return [make_result_from_rows(cell, part, "/".join(sorted(sound))), *alone]
+    return [make_result_from_rows(comparison, part, "/".join(sorted(sound))), *alone]
 
 
 def explain_untestable_comparison(
-    cell: Cell,
+    comparison: Comparison,
     rows: Sequence[ResultRow],
     inputs: JudgingInputs,
     weighted_pairs: Sequence[WeightedPairs] = (),
@@ -747,25 +769,25 @@ def explain_untestable_comparison(
     models give equal predictions on all examples; for a rank correlation, some runs are
     still missing; or too few of the ranked scores differ.
 
-    cell: the comparison.
+    comparison: the comparison.
     rows: rows of the compared runs, each with labels, run and metrics.
     weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
     ...] from `pair_runs_of_compared_models`."""
-    for (label, _), part in group_rows_by_model(cell, rows):
+    for (label, _), part in group_rows_by_model(comparison, rows):
         if label not in inputs.models_expected_to_collapse:
             if reason := explain_model_that_learned_little(
-                label, part, cell.measure, inputs
+                label, part, comparison.measure, inputs
             ):
                 return reason
     for group, _ in weighted_pairs:
         if group and all(np.array_equal(pair.a, pair.b) for pair in group):
             return f"both models give the same answers on all {len(group[0].labels):,} rows"
-    if cell.measure == "rank correlation":
+    if comparison.measure == "rank correlation":
         made = [row["run"] is not None or row["state"] == "failed" for row in rows]
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
         both = tabulate_search_and_final_scores(
-            make_data_frame_per_model(cell, rows), inputs.columns_by_task
+            make_data_frame_per_model(comparison, rows), inputs.columns_by_task
         )
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
@@ -830,7 +852,7 @@ def has_score_in_first_metric(row: ResultRow, inputs: JudgingInputs) -> bool:
 
 
 def describe_collapsed_runs(
-    cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
+    comparison: Comparison, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
     """Return how many runs of which model collapsed, as text; "" for none.
 
@@ -838,10 +860,10 @@ def describe_collapsed_runs(
     of 30 % IMP collapsed". For a model that the claim expects to fail, the text says at
     how many seeds it comes within 10 points of the other model instead.
 
-    cell: the comparison of models.
+    comparison: the comparison of models.
     rows: rows of the compared runs, each with labels, run and metrics."""
     levels: dict[str, dict[str, list[tuple[int, compare.ScoreAndChance]]]] = {}
-    for (label, _), part in group_rows_by_model(cell, rows):
+    for (label, _), part in group_rows_by_model(comparison, rows):
         for row in part:
             if (
                 row["run"]
@@ -859,7 +881,7 @@ def describe_collapsed_runs(
         fails = (
             label in inputs.models_expected_to_collapse
             and len(rivals) == 1
-            and not cell.measure
+            and not comparison.measure
         )
         for task, runs in by_task.items():
             place = f" on {task}" * (len(tasks) > 1)
@@ -876,25 +898,25 @@ def describe_collapsed_runs(
                 if near < len(gaps):
                     words = f"{name} comes within {NEAR:.0f} points of {rival} in"
                     lines[f"{words} {near} of {len(gaps)} seeds{place}"] = None
-            elif lost and cell.measure != "diverged":
+            elif lost and comparison.measure != "diverged":
                 lines[f"{lost} of {len(runs)} runs of {name} collapsed{place}"] = None
     return "; ".join(lines)
 
 
 def format_counts_of_boolean_measure(
-    cell: Cell, rows: Sequence[ResultRow], inputs: JudgingInputs
+    comparison: Comparison, rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> str:
     """Return the counts behind a share of runs, as text: "8 of 8 against 0 of 8".
 
     Where the compared measure is true or false for each run, the counts of true runs
     tell more than a percentage. It is "" for any other measure.
 
-    cell: the comparison of models.
+    comparison: the comparison of models.
     rows: rows of the compared runs, each with labels, run and metrics."""
-    if not cell.measured_quantity.share:
+    if not comparison.measured_quantity.share:
         return ""
     frames = [
-        add_measure_column(cell.measure, f, inputs.columns_by_task)
-        for f in make_data_frame_per_model(cell, rows)
+        add_measure_column(comparison.measure, f, inputs.columns_by_task)
+        for f in make_data_frame_per_model(comparison, rows)
     ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

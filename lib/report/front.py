@@ -1,9 +1,9 @@
 """This module collects what is shown of a paper on its summary page and on the index of
 pages.
 
-The summary has the paper's rows of README's table, its comparisons in one figure, and the answer
-of each of its pages. The index has a small card for each paper. The module does not
-import torch; the card is made without pandas, which is slow to import."""
+The summary has the paper's rows of README's table, its comparisons in one figure, and
+the answer of each of its pages. The index has a small card for each paper. The module
+does not import torch; the card is made without pandas, which is slow to import."""
 
 from __future__ import annotations
 
@@ -197,7 +197,9 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position_percent("low"), compute_position_percent("high")])
-    label = lists.find_comparison_description(verdict_row["claim"], verdict_row["cell"])["short"]
+    label = lists.find_comparison_description(
+        verdict_row["claim"], verdict_row["cell"]
+    )["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"

@@ -321,9 +321,9 @@ class Runs:
             ]
             spared = [
                 model[0] in plan.models_expected_to_collapse
-                for model in plan.cell.models
+                for model in plan.comparison.models
             ]
-            low, high = region = plan.cell.bounds
+            low, high = region = plan.comparison.bounds
             interest = (
                 plan.find_smallest_effect_of_interest(sides[0][0]["task"])
                 if sides[0]
