@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from datasets import Dataset, DatasetDict
-    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from lib.core.options import Train
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from lib.export.opened import OpenedRun
     from lib.model.options import SurgeryOperation, SurgeryReport
     from lib.train.learn import Trainer
+    from lib.train.steps.importance import Importances
 
 
 def _find_repository_root() -> _Path | None:
@@ -190,11 +190,11 @@ def trainer(
     from lib import data
     from lib.core import options
     from lib.train import learn
-    from lib.train.steps.pretrain import write_grammar_tokenizer
+    from lib.train.steps.pretrain import write_generated_text_tokenizer
 
     task, tokenizer = (
         data.find_task_by_name("toy", "BigramShift"),
-        write_grammar_tokenizer(_Path(mkdtemp())),
+        write_generated_text_tokenizer(_Path(mkdtemp())),
     )
     train = options.Train(
         epochs=5,
@@ -229,7 +229,7 @@ def rank(
     max_length: int = 128,
     batch: int = 32,
     threads: int = 1,
-) -> tuple[Tensor, Tensor]:
+) -> Importances:
     """Return the importance of attention heads and FFN neurons, for pruning.
 
     The result is (heads [L, A], neurons [L, F]). They are first-order Taylor scores

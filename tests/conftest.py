@@ -36,7 +36,7 @@ from lib.model import backbone
 from lib.papers import grids
 from lib.stats import cost
 from lib.stats.cost import Shape
-from lib.train.steps.pretrain import write_grammar_tokenizer
+from lib.train.steps.pretrain import write_generated_text_tokenizer
 
 # Files with commands, workers and kernels of their own. They take longest.
 FIRST = (
@@ -208,7 +208,7 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
     """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables
     are half as wide."""
     made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
-    tokenizer = made.get(family, lambda: write_grammar_tokenizer(folder))()
+    tokenizer = made.get(family, lambda: write_generated_text_tokenizer(folder))()
     tables = len(tokenizer), positions, TYPES.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}

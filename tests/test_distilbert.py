@@ -22,7 +22,7 @@ def pair(tiny):
     """(ours, transformers' own): two classifiers with the same weights, in float64."""
     model = tiny("distilbert").double()
     theirs = classes("distilbert")[1](configuration("distilbert", A, 2)).double()
-    theirs.load_state_dict(backbone.make_transformers_state_dict(model))
+    theirs.load_state_dict(backbone.make_state_dict_with_transformers_names(model))
     assert type(theirs.distilbert.transformer.layer[0].attention).__name__ == (
         "DistilBertSelfAttention"
     )
@@ -66,7 +66,9 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     for each in (model, theirs):
         each(**batch).logits.square().sum().backward()
     names = zip(
-        backbone.make_transformers_state_dict(model), model.state_dict(), strict=True
+        backbone.make_state_dict_with_transformers_names(model),
+        model.state_dict(),
+        strict=True,
     )
     expected, found = dict(theirs.named_parameters()), dict(model.named_parameters())
     for theirs_name, name in names:

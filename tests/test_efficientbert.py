@@ -41,8 +41,8 @@ def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     for text in nets:
         net = from_json(json.loads(text))
         with torch.device("meta"):
-            encoder = supernet.build_model_of_net(net)
-            model = supernet.build_model_of_net(
+            encoder = supernet.build_model_of_architecture(net)
+            model = supernet.build_model_of_architecture(
                 net, transformers.BertForSequenceClassification, num_labels=3
             )
         count, head = count_net_parameters(net, "with pooler"), 3 * net.hidden + 3

@@ -35,7 +35,7 @@ def gated_model(model, regions, seed=1, scale=3.0):
 def read(model):
     """The architecture of a gated model, by the rule of
     lib.papers.nas_pruning.control."""
-    sizes, _ = gating.make_gate_costs(
+    sizes, _ = gating.count_gates_and_make_flops_function(
         model, get_surgery_operations(model)[-1]["regions"]
     )
     alphas = torch.cat(
@@ -137,7 +137,7 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
     again, _ = backbone.load(tmp_path / "model")
     assert get_surgery_operations(again) == [{"op": "keep"} | found]
     assert torch.equal(logits(again, batch), logits(model, batch))
-    whole, cost = gating.make_gate_costs(tiny(family), regions)
+    whole, cost = gating.count_gates_and_make_flops_function(tiny(family), regions)
     left = [len(kept) for parts in zip(*found.values(), strict=True) for kept in parts]
     assert gating.count_inference_flops(again) == cost(
         dict(zip(whole, left, strict=True))

@@ -22,7 +22,7 @@ from lib.model.parts import get_encoder, set_dropout
 from lib.model.surgery import apply_surgery
 from lib.train import loop, losses
 from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
-from lib.train.lean import UsedEmbeddingRows, train_used_embeddings_only
+from lib.train.lean import UsedEmbeddingRows, restrict_training_to_used_embeddings
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9
@@ -175,7 +175,7 @@ def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     with_rows, result = fitted(
         tiny, RunWriter(tmp_path / "a"), train(**changes), evaluate=evaluate
     )
-    monkeypatch.setattr(loop, "train_used_embeddings_only", untouched)
+    monkeypatch.setattr(loop, "restrict_training_to_used_embeddings", untouched)
     without, expected = fitted(
         tiny, RunWriter(tmp_path / "b"), train(**changes), evaluate=evaluate
     )
@@ -189,7 +189,7 @@ def test_the_table_is_whole_afterwards(family, tiny):
     table = get_encoder(model).embeddings.word_embeddings
     before, ids = table.weight.detach().clone(), data.columns["input_ids"]
     used = sorted({pad, *np.concatenate(ids).tolist()})
-    with train_used_embeddings_only(model, data, 0.0):
+    with restrict_training_to_used_embeddings(model, data, 0.0):
         inner = get_encoder(model).embeddings.word_embeddings
         assert isinstance(inner, UsedEmbeddingRows)
         assert inner.weight.shape == (len(used), table.embedding_dim)
@@ -211,7 +211,7 @@ def test_the_table_is_whole_afterwards(family, tiny):
 def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
     model, batch = tiny(), {"input_ids": torch.tensor([[55, 7, 58]])}
     expected = logits(model, batch)
-    with train_used_embeddings_only(model, encoded(), 0.0):
+    with restrict_training_to_used_embeddings(model, encoded(), 0.0):
         assert torch.equal(logits(model, batch), expected)
         with torch.no_grad():
             get_encoder(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(
@@ -224,7 +224,10 @@ def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
 
 def test_the_table_is_whole_after_an_error(tiny):
     model = tiny()
-    with pytest.raises(Interrupted), train_used_embeddings_only(model, encoded(), 0.0):
+    with (
+        pytest.raises(Interrupted),
+        restrict_training_to_used_embeddings(model, encoded(), 0.0),
+    ):
         raise Interrupted
     assert type(get_encoder(model).embeddings.word_embeddings) is nn.Embedding
     assert same(model, tiny())
@@ -235,7 +238,7 @@ def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
     family, masked_lm, decay, tiny
 ):
     model = tiny(family, masked_lm=masked_lm)
-    with train_used_embeddings_only(model, encoded(), decay):
+    with restrict_training_to_used_embeddings(model, encoded(), decay):
         assert type(get_encoder(model).embeddings.word_embeddings) is nn.Embedding
 
 
@@ -536,7 +539,7 @@ def test_batches_of_ones_own(tiny, tmp_path):
         return [np.array([epoch, 3]), np.array([5])]
 
     _, calls, result = trained(
-        tiny, RunWriter(tmp_path), train(epochs=2), batches=batches
+        tiny, RunWriter(tmp_path), train(epochs=2), list_batches_of_epoch=batches
     )
     assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result[
         "steps"

@@ -49,7 +49,7 @@ def pair(tiny):
     )
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
-        tensors = backbone.make_transformers_state_dict(model)
+        tensors = backbone.make_state_dict_with_transformers_names(model)
         assert names == tensors.keys()
         for name, value in theirs.double().named_parameters():
             value.copy_(tensors[name])
@@ -109,7 +109,7 @@ def test_a_training_step_has_the_gradients_of_transformers(tiny, sentences):
     mine = dict(model.named_parameters())
     names = dict(
         zip(
-            backbone.make_transformers_state_dict(model),
+            backbone.make_state_dict_with_transformers_names(model),
             model.state_dict(),
             strict=True,
         )
@@ -136,7 +136,7 @@ def test_arranging_twice_changes_nothing(tiny):
     bert = tiny("bert")
     assert (
         rename_layer_parts_as_bert(bert) is bert
-        and backbone.make_transformers_state_dict(bert) is None
+        and backbone.make_state_dict_with_transformers_names(bert) is None
     )
 
 
@@ -377,7 +377,7 @@ def test_two_texts_have_two_ends_between_them_and_no_kinds():
 def test_a_network_takes_the_tables_of_a_teacher_without_kinds(logits):
     config = configuration("mpnet", A, 2)
     net = Net(48, 96, A, "plain", "pad", (Layer("W2 (gelu(W1 x))", 1, 1),))
-    model = supernet.build_model_of_net(
+    model = supernet.build_model_of_architecture(
         net, transformers.BertForSequenceClassification, config
     )
     assert (model.config.type_vocab_size, model.config.pad_token_id) == (1, 1)

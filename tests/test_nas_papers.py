@@ -172,7 +172,7 @@ def test_longer_retraining_is_a_multiple_of_the_epochs_of_the_task(
 def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     """Both stages see augmented rows, the second has soft cross-entropy (6.1.1)."""
     last = nas.finetuned_unpruned_spec("paper", "STS-B", model)
-    assert last == nas.distilled_spec("paper", "STS-B", model)
+    assert last == nas.distilled_tinybert_spec("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
     first, more = last.inputs["start"], nas.augmentation_spec_or_none("paper", "STS-B")
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
@@ -244,7 +244,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     )["Value"]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (
-            nas.architecture_search_spec("paper", task, is_search_augmented=it)
+            nas.architecture_search_spec("paper", task, has_augmented_rows=it)
             for it in (False, True)
         )
         assert plain.args["train"]["epochs"] == epochs
@@ -256,7 +256,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     teacher = nas.finetuned_unpruned_spec("paper", "SST-2", "BERT-base")
     told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
     assert teacher.args["train"]["epochs"] == told == 10
-    student = nas.distilled_spec("paper", "SST-2")
+    student = nas.distilled_tinybert_spec("paper", "SST-2")
     assert (
         student.inputs["teacher"]
         == student.inputs["start"].inputs["teacher"]

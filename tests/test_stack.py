@@ -50,7 +50,9 @@ def model(wanted, cls=CLASSIFIER, seed=0, **config):
     matter."""
     torch.manual_seed(seed)
     made = (
-        supernet.build_model_of_net(wanted, cls, LIKE, initializer_range=0.25, **config)
+        supernet.build_model_of_architecture(
+            wanted, cls, LIKE, initializer_range=0.25, **config
+        )
         .double()
         .eval()
     )
@@ -74,7 +76,7 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
     # To pad, more inner channels than hidden ones, as in the transfer to TinyBERT.
     widths = (24,) if mismatch == "pad" else (12, 5)
     layer = Layer(text, 2, 1)
-    one = stack.Stack(12, widths[0], 3, 1e-5, 0.1).double().eval()
+    one = stack.FeedForwardStack(12, widths[0], 3, 1e-5, 0.1).double().eval()
     for inner in widths:
         one.activate_smaller_stack(text, 2, inner, mismatch)
         x = torch.randn(2, 3, 12, dtype=torch.float64)
@@ -138,7 +140,7 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
     for exact in (True, False):
         if not exact:
             monkeypatch.setattr(
-                loop, "train_used_embeddings_only", lambda *_: nullcontext()
+                loop, "restrict_training_to_used_embeddings", lambda *_: nullcontext()
             )
         made = model(net()).float()
         before = (
@@ -172,7 +174,7 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
 def test_published_nets_have_their_parameters_at_true_size(name):
     wanted = NETS[name]
     with torch.device("meta"):
-        made = supernet.build_model_of_net(wanted)
+        made = supernet.build_model_of_architecture(wanted)
     assert {p.device.type for p in made.parameters()} == {"meta"}
     assert count_parameters(made)["parameters"] == count_net_parameters(
         wanted, "with pooler"
@@ -197,8 +199,8 @@ def test_a_chosen_part_computes_what_the_small_model_does(parts, sentences, logi
     assert (chosen - logits(own, batch)).abs().max() < 1e-12
     assert ((chosen - before).abs().max() > 1e-3) == (parts != PARTS[0])
     assert (
-        supernet.read_net_of_model(own) == part.to_json()
-        and supernet.read_net_of_model(whole) == large().to_json()
+        supernet.read_architecture_of_model(own) == part.to_json()
+        and supernet.read_architecture_of_model(whole) == large().to_json()
     )
     count = count_net_parameters(part, "with pooler", vocab=60, positions=40)
     assert count_parameters(own.bert)["parameters"] == count
@@ -304,7 +306,8 @@ def test_save_and_load_give_the_same_logits(
     again, _ = backbone.load(tmp_path / "model")
     assert torch.equal(logits(again, sentences()), logits(made, sentences()))
     assert (
-        supernet.read_net_of_model(again) == supernet.read_net_of_model(made)
+        supernet.read_architecture_of_model(again)
+        == supernet.read_architecture_of_model(made)
         and again.config.layer_norm_eps == 1e-5
     )
     assert torch.equal(
@@ -385,7 +388,7 @@ def test_what_does_not_fit_is_refused(act, message):
 
 
 def test_values_of_the_configuration():
-    config = supernet.build_model_of_net(net(), reference_config=LIKE).config
+    config = supernet.build_model_of_architecture(net(), reference_config=LIKE).config
     names = (
         "layer_norm_eps",
         "initializer_range",

@@ -113,7 +113,7 @@ def test_the_whole_loss_on_models(tiny, sentences):
     """Parts sum up with unit weights, the prediction with gamma; the teacher gets no
     gradient."""
     torch.manual_seed(0)
-    student = supernet.build_model_of_net(
+    student = supernet.build_model_of_architecture(
         net(), transformers.BertForSequenceClassification, tiny().config
     )
     student.projection = make_projection(24, 48)
@@ -401,7 +401,7 @@ def test_students_are_their_nets_and_really_small(runs):
     ):
         for name in names:
             model, _ = backbone.load(runs[name].model_folder)
-            assert supernet.read_net_of_model(
+            assert supernet.read_architecture_of_model(
                 model
             ) == wanted.to_json() and not hasattr(model, "projection")
             assert runs[name].metrics["parameters"] == number, name

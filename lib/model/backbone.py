@@ -17,7 +17,7 @@ from safetensors import safe_open
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
-from .layout import make_transformers_state_dict, rename_layer_parts_as_bert
+from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
 from .options import HEADLESS, Refused
 from .parts import SurgeryOperation, get_surgery_operations, set_dropout
 from .surgery import apply_surgery
@@ -64,7 +64,7 @@ def load_with_task_head(
             "start from a model of such a task, or from one before surgery"
         )
     else:
-        with raise_read_errors_as_refused("weights", folder):
+        with convert_read_errors_to_user_error("weights", folder):
             has_other = any(
                 name.startswith(HEADS[task_head_kind])
                 for name, _ in iterate_tensor_names_and_dtypes(folder)
@@ -121,7 +121,7 @@ def save(
         return
     done = get_surgery_operations(model)
     with silence_transformers_logging():
-        tensors = None if done else make_transformers_state_dict(model)
+        tensors = None if done else make_state_dict_with_transformers_names(model)
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
     # The operations that changed this model, such as pruning, are written to its
@@ -151,7 +151,7 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
     if "For" in name:
-        with raise_read_errors_as_refused("weights", folder):
+        with convert_read_errors_to_user_error("weights", folder):
             inside = any(
                 n.startswith(f"{cls.base_model_prefix}.")
                 for n, _ in iterate_tensor_names_and_dtypes(folder)
@@ -178,7 +178,9 @@ def silence_transformers_logging() -> Iterator[None]:
 
 
 @contextmanager
-def raise_read_errors_as_refused(file_kind: str, folder: str | Path) -> Iterator[None]:
+def convert_read_errors_to_user_error(
+    file_kind: str, folder: str | Path
+) -> Iterator[None]:
     """Turn every error inside a `with` block into one line for the user.
 
     The error becomes Refused, whose message names the folder, so that a damaged file is
@@ -197,7 +199,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer in the folder of a saved model.
 
     Raises Refused, naming the folder, where it cannot be read."""
-    with raise_read_errors_as_refused("tokenizer", folder):
+    with convert_read_errors_to_user_error("tokenizer", folder):
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
@@ -219,7 +221,7 @@ def load_pretrained_model(
     allows_missing_head: whether head and pooler may be missing in the folder; they are
     then drawn from torch's random state.
     from_pretrained_options: further arguments of `from_pretrained`."""
-    with raise_read_errors_as_refused("weights", folder):
+    with convert_read_errors_to_user_error("weights", folder):
         # pyrefly: ignore[not-iterable]  output_loading_info makes it return a pair.
         model, report = model_class.from_pretrained(
             folder,

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from . import ghost, masks
-from .cut import CountsOfLayers, count_prunable_units
-from .parts import PartCounts, get_layers
+from .cut import RemainingUnitsPerLayer, count_prunable_units
+from .parts import CountsByName, get_layers
 from .surgery import apply_surgery
 
 
 @torch.no_grad()
-def remove_zero_heads_and_neurons(model: nn.Module) -> CountsOfLayers:
+def remove_zero_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayer:
     """Remove the heads and neurons of a pruned model that have zero weights, in place.
 
     This makes the model smaller and faster. A head or neuron is removed if all its
@@ -93,7 +93,7 @@ def fold_dead_units_into_bias(
     return stay.nonzero().flatten().tolist()
 
 
-def count_dense_and_sparse_bytes(model: nn.Module) -> PartCounts:
+def count_dense_and_sparse_bytes(model: nn.Module) -> CountsByName:
     """Count the bytes of a pruned float32 model, with dense and with sparse matrices.
 
     Returns {"bytes_dense": bytes of all tensors as they are, "bytes_sparse": bytes

@@ -11,15 +11,24 @@ import torch
 from torch import nn
 
 from .options import Refused, check_known_name
-from .parts import FFN1, FFN2, OUT, QKV, AnyModule, PartCounts, get_layers, slice_linear
+from .parts import (
+    FFN1,
+    FFN2,
+    OUT,
+    QKV,
+    AnyModule,
+    CountsByName,
+    get_layers,
+    slice_linear,
+)
 
 # {kind, such as "heads": list of kept indices for each of L layers}.
 KeptIndices = dict[str, list[list[int]]]
 # {kind, such as "heads": number in each of L layers}.
-CountsOfLayers = dict[str, list[int]]
+RemainingUnitsPerLayer = dict[str, list[int]]
 
 
-def cut(
+def prune_to_head_count(
     model: nn.Module,
     heads: int,
     head_scores: Any = None,
@@ -106,7 +115,7 @@ def prune_heads_and_neurons(
     layer: AnyModule,
     kept_heads: torch.Tensor,
     kept_neurons: torch.Tensor,
-    order_of_all_heads: torch.Tensor | tuple[()] = (),
+    head_order_in_unpruned_layers: torch.Tensor | tuple[()] = (),
     unpruned_linear_layers: Collection[str] = (),
 ) -> None:
     """Remove heads and neurons of one transformer layer, in place.
@@ -116,18 +125,18 @@ def prune_heads_and_neurons(
 
     kept_heads, kept_neurons: the indices that stay, [M] and [N], in the order that they
     get in the pruned layer.
-    order_of_all_heads: the indices of all A heads in the order that they get in matrices
-    that keep all heads; needed only with `unpruned_linear_layers`.
+    head_order_in_unpruned_layers: the indices of all A heads in the order that they get
+    in matrices that keep all heads; needed only with `unpruned_linear_layers`.
     unpruned_linear_layers: matrices that keep all heads: "v" (values), "o" (output
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        # pyrefly: ignore[bad-index]  `order_of_all_heads` is a tensor if
+        # pyrefly: ignore[bad-index]  `head_order_in_unpruned_layers` is a tensor if
         # `unpruned_linear_layers` is not empty.
         (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for index in (
             kept_heads,
-            order_of_all_heads if unpruned_linear_layers else kept_heads,
+            head_order_in_unpruned_layers if unpruned_linear_layers else kept_heads,
         )
     )
     query, key, value = QKV
@@ -154,7 +163,7 @@ def prune_heads_and_neurons(
 
 def keep_heads_neurons_or_dimensions(
     model: nn.Module, **kept_indices_by_kind: Sequence[Sequence[int]]
-) -> CountsOfLayers:
+) -> RemainingUnitsPerLayer:
     """Prune a model in place to given heads, neurons or dimensions of each layer.
 
     The indices come, for example, from an architecture search. The outputs equal those
@@ -207,7 +216,7 @@ def keep_heads_neurons_or_dimensions(
     }
 
 
-def count_prunable_units(layer: AnyModule) -> PartCounts:
+def count_prunable_units(layer: AnyModule) -> CountsByName:
     """Return the numbers of heads, neurons and dimensions of one transformer layer.
 
     Pruning checks its indices against them. The dict is {kind: number}, with the kinds
@@ -223,8 +232,9 @@ def count_prunable_units(layer: AnyModule) -> PartCounts:
     }
 
 
-class ThinLinear(nn.Linear):
-    """A ThinLinear is a pruned linear layer that keeps its old input and output width.
+class ZeroFilledPrunedLinear(nn.Linear):
+    """A ZeroFilledPrunedLinear is a pruned linear layer that keeps its old input and
+    output width.
 
     It reads only the columns of its input that stay, and puts zeros in place of removed
     outputs. So heads can lose different dimensions, although the matrix products inside
@@ -273,8 +283,8 @@ def prune_attention_dimensions(
 ) -> None:
     """Remove single dimensions from the attention of one transformer layer, in place.
 
-    The projections are replaced by layers with smaller weights (ThinLinear) that still
-    take and give tensors of the old width, with zeros for what was removed.
+    The projections are replaced by layers with smaller weights (ZeroFilledPrunedLinear)
+    that still take and give tensors of the old width, with zeros for what was removed.
 
     kept_input_indices: the inputs of the query, key and value projections that stay.
     kept_query_key_indices: the dimensions of queries and keys that stay.
@@ -287,5 +297,5 @@ def prune_attention_dimensions(
     ):
         if rows is not None or columns is not None:
             layer.set_submodule(
-                path, ThinLinear(layer.get_submodule(path), rows, columns)
+                path, ZeroFilledPrunedLinear(layer.get_submodule(path), rows, columns)
             )

@@ -24,13 +24,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import START, Refused, Region
+from .options import START, LayerAndGateKind, Refused
 from .parts import (
     FFN2,
     OUT,
     QKV,
     AnyModule,
-    PartCounts,
+    CountsByName,
     build_linear_layer,
     get_layers,
     get_surgery_operations,
@@ -91,7 +91,7 @@ class GatedLinear(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan_gates_by_kind(
+def plan_gates_of_layer_by_kind(
     layer: AnyModule, gate_kinds: Iterable[str]
 ) -> dict[str, GatePlan]:
     """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
@@ -127,7 +127,7 @@ def plan_gates_by_kind(
     return {kind: what for region in order for kind, what in every[region].items()}
 
 
-def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
+def attach_gates(model: nn.Module, regions: Iterable[str]) -> CountsByName:
     """Put gates on every layer of a model in place, and return {kind: number of gates}.
 
     A gate is a trained mask sigmoid(alpha), with alpha = 5 at the start, by which an
@@ -140,7 +140,7 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> PartCounts:
     keys, and "v" of values). "heads" and "qkv" exclude each other."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
-        planned = plan_gates_by_kind(layer, regions)
+        planned = plan_gates_of_layer_by_kind(layer, regions)
         places: dict[str, dict[str, tuple[str, int]]] = {}
         weight = layer.output.dense.weight
         layer.gates = nn.ParameterDict()
@@ -180,7 +180,7 @@ def has_gates(model: nn.Module) -> bool:
     return hasattr(get_layers(model)[0], "gates")
 
 
-def get_gate_logits(model: nn.Module) -> dict[Region, nn.Parameter]:
+def get_gate_logits(model: nn.Module) -> dict[LayerAndGateKind, nn.Parameter]:
     """Return the logits of a model's gates, the masks of an architecture search.
 
     The dict is {(number of the layer, kind): logits [number of gates]}, by layer and

@@ -42,8 +42,8 @@ from .int8 import Int8Linear, quantise_to_int8
 from .options import Ghost, Refused, derive_seed
 from .parts import (
     AnyModule,
+    CountsByName,
     PaddingMask,
-    PartCounts,
     get_layers,
     get_or_attach_padding_mask,
     set_padded_tokens_to_zero,
@@ -75,7 +75,9 @@ def convolve_each_channel_over_tokens(
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
-def convolve_features(inputs: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+def convolve_mixed_tokens_over_features(
+    inputs: torch.Tensor, kernels: torch.Tensor
+) -> torch.Tensor:
     """Convolve feature maps along their features, where all n tokens are mixed.
 
     The tokens are the channels of this convolution, so every batch must be padded to
@@ -107,10 +109,12 @@ def convolve_mixed_channels_over_tokens(
     inputs: M feature maps of T tokens and C channels, [B, M, T, C].
     kernels: [R, M, C, C, K], with K weights (taps) for each pair of output and input
     channel."""
-    return convolve_features(inputs.transpose(2, 3), kernels).transpose(2, 3)
+    return convolve_mixed_tokens_over_features(
+        inputs.transpose(2, 3), kernels
+    ).transpose(2, 3)
 
 
-def convolve_tokens_and_features(
+def convolve_over_tokens_and_features(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
     """Convolve feature maps over tokens and features at once, like images (2-D).
@@ -129,8 +133,8 @@ def convolve_tokens_and_features(
 CONVOLUTIONS = {
     "dwconv": (convolve_each_channel_over_tokens, lambda c, n, k: (c, k)),
     "conv1d_s": (convolve_mixed_channels_over_tokens, lambda c, n, k: (c, c, k)),
-    "conv1d_f": (convolve_features, lambda c, n, k: (n, n, k)),
-    "conv2d": (convolve_tokens_and_features, lambda c, n, k: (k, k)),
+    "conv1d_f": (convolve_mixed_tokens_over_features, lambda c, n, k: (n, n, k)),
+    "conv2d": (convolve_over_tokens_and_features, lambda c, n, k: (k, k)),
 }
 
 
@@ -436,7 +440,7 @@ def build_ghost_module(
     ghost_options: Ghost,
     generator: torch.Generator,
     padding_mask: PaddingMask | None,
-    unpruned_head_count: int,
+    head_count_before_pruning: int,
 ) -> GhostedLayer:
     """Build a ghost module, a convolution for additional features, for one layer.
 
@@ -449,7 +453,7 @@ def build_ghost_module(
     generator: the random generator of the initial kernels.
     padding_mask: gives the mask by which padded tokens are set to zero; None does not
     mask.
-    unpruned_head_count: A, the number of heads of the unpruned model."""
+    head_count_before_pruning: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position_in_layer]
     inner: Any = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
@@ -459,7 +463,7 @@ def build_ghost_module(
             GhostHeads,
             size,
             heads,
-            unpruned_head_count - heads,
+            head_count_before_pruning - heads,
         )
     elif position_in_layer == "ffn1":
         channels = layer.intermediate.dense.out_features
@@ -475,7 +479,7 @@ def build_ghost_module(
 
 def add_ghost_modules(
     model: nn.Module, seed: int = 0, **ghost_options: Any
-) -> PartCounts:
+) -> CountsByName:
     """Put GhostBERT's ghost modules into each layer of a model, in place.
 
     Ghost modules are cheap convolutions that generate additional features, so that a

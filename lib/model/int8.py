@@ -8,7 +8,7 @@ weight has a scale, and so has each token of an input, computed in the forward p
 import torch
 from torch import nn
 
-from .parts import PartCounts, get_layers
+from .parts import CountsByName, get_layers
 
 LARGEST = 127
 IntegersAndScales = tuple[torch.Tensor, torch.Tensor]
@@ -56,7 +56,7 @@ class Int8Linear(nn.Module):
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
-def quantise_linear_layers(model: nn.Module) -> PartCounts:
+def quantise_linear_layers(model: nn.Module) -> CountsByName:
     """Quantise the linear layers of a model's transformer layers to int8, in place.
 
     It needs no training. Layers of subclasses of nn.Linear stay in float. It must be

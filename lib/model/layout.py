@@ -65,8 +65,9 @@ def compute_multi_head_attention(
     return context.flatten(2), maps
 
 
-class BiasAttention(nn.Module):
-    """A BiasAttention is an MPNet's self-attention with BERT's names of its parts.
+class MPNetSelfAttentionAsBert(nn.Module):
+    """A MPNetSelfAttentionAsBert is an MPNet's self-attention with BERT's names of its
+    parts.
 
     So the same pruning code works on MPNet and on BERT. MPNet adds a relative position
     bias with one map for each head to the scores.
@@ -109,7 +110,7 @@ class BiasAttention(nn.Module):
         )
 
 
-class SelfAttention(DistilBertSelfAttention):
+class DistilBertSelfAttentionAsBert(DistilBertSelfAttention):
     """A SelfAttention is a DistilBERT's self-attention without its output projection.
 
     In BERT the output projection is a module of its own. With that structure here, the
@@ -126,9 +127,9 @@ class SelfAttention(DistilBertSelfAttention):
 class Output(nn.Module):
     """An Output is the end of an attention or feed-forward block, as BERT has it.
 
-    It computes LayerNorm(x + dropout(dense(inner))), where x is the input of the block,
-    and inner has the contexts or activations. MPNet and DistilBERT get it, so that the
-    same pruning code works on them as on BERT."""
+    It computes LayerNorm(residual + dropout(dense(hidden))), where the residual is the
+    input of the block, and hidden has the contexts or activations. MPNet and DistilBERT
+    get it, so that the same pruning code works on them as on BERT."""
 
     def __init__(
         self, dense: AnyModule, dropout: nn.Module, layer_norm: AnyModule
@@ -136,8 +137,11 @@ class Output(nn.Module):
         super().__init__()
         self.dense, self.dropout, self.LayerNorm = dense, dropout, layer_norm
 
-    def forward(self, inner: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return self.LayerNorm(self.dropout(self.dense(inner)) + x)
+    def forward(
+        self, hidden_states: torch.Tensor, residual_input: torch.Tensor
+    ) -> torch.Tensor:
+        hidden = self.dropout(self.dense(hidden_states))
+        return self.LayerNorm(hidden + residual_input)
 
 
 class Attention(nn.Module):
@@ -222,7 +226,9 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
         encoder.encoder.__class__ = Encoder
         config._attn_implementation = ATTENTION
         for layer in encoder.encoder.layer:
-            layer.attention = rename_attention_parts_as_bert(layer.attention, config)
+            layer.attention = rename_mpnet_attention_parts_as_bert(
+                layer.attention, config
+            )
     elif hasattr(encoder, "transformer") and not hasattr(encoder, "encoder"):
         encoder.encoder = encoder._modules.pop("transformer")
         # transformers still reads the attribute `transformer`. It is put into __dict__,
@@ -233,7 +239,7 @@ def rename_layer_parts_as_bert(model: Model) -> Model:
     return model
 
 
-def rename_attention_parts_as_bert(
+def rename_mpnet_attention_parts_as_bert(
     attention: AnyModule, config: PretrainedConfig
 ) -> Attention:
     """Return an attention block of MPNet whose parts have BERT's names.
@@ -244,7 +250,7 @@ def rename_attention_parts_as_bert(
     attention: the attention block of a layer of transformers' MPNet.
     config: the model's configuration."""
     output = Output(attention.attn.o, attention.dropout, attention.LayerNorm)
-    made = Attention(BiasAttention(attention.attn, config), output)
+    made = Attention(MPNetSelfAttentionAsBert(attention.attn, config), output)
     return made.train(attention.training)
 
 
@@ -257,7 +263,7 @@ def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
     projection = attention._modules.pop("out_lin")
     for name in ("query", "key", "value"):
         attention.add_module(name, attention._modules.pop(f"{name[0]}_lin"))
-    attention.__class__, layer.__class__ = SelfAttention, Layer
+    attention.__class__, layer.__class__ = DistilBertSelfAttentionAsBert, Layer
     attention.num_attention_heads = attention.n_heads
     attention.all_head_size = attention.dim
     parts = {
@@ -272,7 +278,9 @@ def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
         layer.add_module(name, part.train(layer.training))
 
 
-def make_transformers_state_dict(model: nn.Module) -> dict[str, torch.Tensor] | None:
+def make_state_dict_with_transformers_names(
+    model: nn.Module,
+) -> dict[str, torch.Tensor] | None:
     """Return a state dict of an MPNet or DistilBERT with transformers' tensor names.
 
     In memory these models have BERT's names of their parts. Saved under the original

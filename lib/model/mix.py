@@ -36,8 +36,8 @@ from torch.nn import functional
 
 from .options import Refused, derive_seed
 from .parts import (
+    CountsByName,
     PaddingMask,
-    PartCounts,
     count_parameters,
     get_encoder,
     get_last_embedding_module,
@@ -121,7 +121,7 @@ class LayerMix(nn.Module):
         return self.alpha.softmax(0)
 
     def forward(
-        self, states: Sequence[torch.Tensor], mask: torch.Tensor | None = None
+        self, states: Sequence[torch.Tensor], attention_mask: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the weighted sum [B, T, H] of L + 1 hidden states.
 
@@ -129,12 +129,12 @@ class LayerMix(nn.Module):
         the embedding output over the real tokens of each row, at every token, instead.
 
         states: the L + 1 hidden states [B, T, H], embedding output first.
-        mask: the attention mask [B, T], 1 for real tokens; None where all tokens are
-        real. Padding is left out where states are normalised over tokens."""
+        attention_mask: the attention mask [B, T], 1 for real tokens; None where all
+        tokens are real. Padding is left out where states are normalised over tokens."""
         first = states[0]
         real = torch.ones_like(first[..., :1])
-        if mask is not None:
-            real = mask.to(first.dtype).unsqueeze(-1)
+        if attention_mask is not None:
+            real = attention_mask.to(first.dtype).unsqueeze(-1)
         if self.plain == "embedding":
             words = (first * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
             return self.dropout(words).expand_as(first)
@@ -243,7 +243,7 @@ def add_layer_mix(
     dropout: float = 0.0,
     plain: str = "",
     seed: int = 0,
-) -> PartCounts:
+) -> CountsByName:
     """Let a model's head read a trained weighted sum of all layers' hidden states.
 
     The sum replaces the last hidden state (BERMo section 3.1). This change is the

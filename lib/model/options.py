@@ -30,7 +30,7 @@ FACTOR = 128
 # SurgeryReport: what the change reports, such as numbers of parameters.
 SurgeryOperation = dict[str, Any]
 SurgeryReport = dict[str, Any]
-Region = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
+LayerAndGateKind = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 
 
 # Types of the numeric fields of options. Each has the Python type, a check of the

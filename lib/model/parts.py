@@ -19,7 +19,7 @@ from .places import QKV as QKV
 # attributes of a module no types that a type checker could use.
 AnyModule = Any
 # {what is counted, such as "parameters": number}.
-PartCounts = dict[str, int]
+CountsByName = dict[str, int]
 
 
 def get_encoder(model: nn.Module) -> AnyModule:
@@ -50,7 +50,7 @@ def get_last_embedding_module(model: nn.Module) -> AnyModule:
     )
 
 
-def count_parameters(model: nn.Module) -> PartCounts:
+def count_parameters(model: nn.Module) -> CountsByName:
     """Return {"parameters": number of parameters of a model}.
 
     It is a dict so that it can be joined with other metrics of the model."""

@@ -15,23 +15,24 @@ from torch.nn import functional
 
 from .formula import OPERATIONS, evaluate_formula_tree, parse_feed_forward_formula
 from .options import Refused
-from .parts import AnyModule, PartCounts, count_parameters, get_encoder, get_layers
+from .parts import AnyModule, CountsByName, count_parameters, get_encoder, get_layers
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
 Module = TypeVar("Module", bound=nn.Module)
 # Description of an EfficientBERT network: see `add_feed_forward_stacks`.
-NetJson = dict[str, Any]
+ArchitectureJson = dict[str, Any]
 
 
-class Network(nn.Module):
-    """A Network has the parameters of one feed-forward network of EfficientBERT.
+class FeedForwardNetwork(nn.Module):
+    """A FeedForwardNetwork has the parameters of one feed-forward network of
+    EfficientBERT.
 
     These are the linear maps W1 (hidden_size to inner_size) and W2 (back), dropout and
     LayerNorm. The function that combines them is a formula such as "W2 gelu(W1 x)". All
-    networks of a transformer layer share it, so it is stored in the Stack, the module
-    that contains them."""
+    networks of a transformer layer share it, so it is stored in the FeedForwardStack,
+    the module that contains them."""
 
     def __init__(
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
@@ -70,15 +71,16 @@ class Network(nn.Module):
         return {"W1": first, "W2": second}
 
 
-class Norm(nn.Module):
-    """A Norm applies the LayerNorm of the last active feed-forward network of a layer.
+class LastActiveLayerNorm(nn.Module):
+    """A LastActiveLayerNorm applies the LayerNorm of the last active feed-forward
+    network of a layer.
 
-    The layer has several such networks in a row (a Stack). How many of them are active
-    changes while a supernet (one network that contains all candidates of a search) is
-    trained. This module stays the same, so that a hook on it always records the output
-    of the layer."""
+    The layer has several such networks in a row (a FeedForwardStack). How many of them
+    are active changes while a supernet (one network that contains all candidates of a
+    search) is trained. This module stays the same, so that a hook on it always records
+    the output of the layer."""
 
-    def __init__(self, stack: "Stack") -> None:
+    def __init__(self, stack: "FeedForwardStack") -> None:
         super().__init__()
         # The stack contains this module, so it must not become a submodule of it. torch
         # does not look for submodules in lists.
@@ -89,8 +91,9 @@ class Norm(nn.Module):
         return stack.networks[stack.active - 1].LayerNorm(x)
 
 
-class Stack(nn.Module):
-    """A Stack is k feed-forward networks in a row, where a usual layer has one.
+class FeedForwardStack(nn.Module):
+    """A FeedForwardStack is k feed-forward networks in a row, where a usual layer has
+    one.
 
     Each network computes LayerNorm(x + dropout(f(x))) for x [B, T, H], with weights of
     its own and a formula f that an architecture search finds (EfficientBERT section
@@ -113,8 +116,10 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         arguments = hidden_size, inner_size, layer_norm_eps, dropout
-        self.networks = nn.ModuleList(Network(*arguments) for _ in range(network_count))
-        self.LayerNorm = Norm(self)
+        self.networks = nn.ModuleList(
+            FeedForwardNetwork(*arguments) for _ in range(network_count)
+        )
+        self.LayerNorm = LastActiveLayerNorm(self)
 
     def activate_smaller_stack(
         self,
@@ -190,7 +195,7 @@ class TrigramEmbedding(nn.Module):
         return self.dense(torch.cat((after, x, before), -1))
 
 
-def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
+def add_trigram_embedding(model: nn.Module, width: int) -> CountsByName:
     """Put a smaller embedding in place of a model's token embedding, in place.
 
     The new one is a TrigramEmbedding, as in MobileBERT: a narrow table, and a linear
@@ -215,7 +220,7 @@ def add_trigram_embedding(model: nn.Module, width: int) -> PartCounts:
     }
 
 
-def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
+def add_feed_forward_stacks(model: nn.Module, net: ArchitectureJson) -> CountsByName:
     """Put EfficientBERT's searched feed-forward networks into each layer, in place.
 
     Each layer gets a stack of networks instead of its usual one. This change is the
@@ -239,7 +244,7 @@ def add_feed_forward_stacks(model: nn.Module, net: NetJson) -> PartCounts:
         inner = net["width"] // q
         layer.intermediate = nn.Identity()
         layer.output = initialise_weights(
-            Stack(net["hidden"], inner, count, *rates), model
+            FeedForwardStack(net["hidden"], inner, count, *rates), model
         )
         layer.output.activate_smaller_stack(formula, count, inner, net["mismatch"])
     return {

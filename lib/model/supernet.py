@@ -14,7 +14,7 @@ import transformers
 from . import backbone
 from .options import FACTOR, Refused
 from .parts import get_layers, get_surgery_operations
-from .stack import NetJson
+from .stack import ArchitectureJson
 
 MissingTensorNames = list[str]
 
@@ -24,7 +24,7 @@ MissingTensorNames = list[str]
 Net = Any
 
 
-def convert_net_to_json(net: Net | NetJson) -> NetJson:
+def convert_architecture_to_json(net: Net | ArchitectureJson) -> ArchitectureJson:
     """Return the description of an EfficientBERT architecture (a net) as a JSON dict.
 
     The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
@@ -37,7 +37,7 @@ def convert_net_to_json(net: Net | NetJson) -> NetJson:
     return net if isinstance(net, dict) else net.to_json()
 
 
-def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
+def read_architecture_of_model(model: transformers.PreTrainedModel) -> ArchitectureJson:
     """Return the architecture of an EfficientBERT model (its net) as a JSON dict.
 
     The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
@@ -52,8 +52,8 @@ def read_net_of_model(model: transformers.PreTrainedModel) -> NetJson:
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
-def build_model_of_net(
-    net: Net | NetJson,
+def build_model_of_architecture(
+    net: Net | ArchitectureJson,
     model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
     reference_config: transformers.PretrainedConfig | None = None,
     **config_values: Any,
@@ -71,7 +71,7 @@ def build_model_of_net(
     number of token types and padding token are taken instead of BERT's. A field that it
     lacks, as MPNet's lacks token types, is 1.
     config_values: further values of the configuration, such as num_labels."""
-    net = convert_net_to_json(net)
+    net = convert_architecture_to_json(net)
     tables = (
         "vocab_size",
         "max_position_embeddings",
@@ -103,7 +103,7 @@ def build_model_of_net(
 
 def activate_subnetwork(
     model: transformers.PreTrainedModel,
-    architecture: Net | NetJson | None = None,
+    architecture: Net | ArchitectureJson | None = None,
 ) -> None:
     """Let a supernet compute as one of the smaller networks that it contains, in place.
 
@@ -118,9 +118,9 @@ def activate_subnetwork(
     architecture: the description of the smaller network (a net), as an object or JSON;
     None activates the whole supernet again."""
     architecture = (
-        read_net_of_model(model)
+        read_architecture_of_model(model)
         if architecture is None
-        else convert_net_to_json(architecture)
+        else convert_architecture_to_json(architecture)
     )
     for layer, (formula, count, q) in zip(
         get_layers(model), architecture["layers"], strict=True
@@ -160,7 +160,9 @@ def inherit_weights(
             "take the same vocabulary, and a multiple of the layers"
         )
     source_tensors = {
-        make_stack_tensor_name(drop_encoder_prefix(name, larger_model)): value
+        convert_bert_to_stack_tensor_name(
+            drop_encoder_prefix(name, larger_model)
+        ): value
         for name, value in larger_model.state_dict().items()
     }
     left = []
@@ -186,7 +188,7 @@ def inherit_weights(
     return left
 
 
-def make_stack_tensor_name(bert_tensor_name: str) -> str:
+def convert_bert_to_stack_tensor_name(bert_tensor_name: str) -> str:
     """Return the name in EfficientBERT of a tensor of BERT's feed-forward block.
 
     There the block is the first of a stack of feed-forward networks, so that a student

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .cut import cut, keep_heads_neurons_or_dimensions
+from .cut import keep_heads_neurons_or_dimensions, prune_to_head_count
 from .gates import attach_gates
 from .ghost import add_ghost_modules as ghost
 from .int8 import quantise_linear_layers
@@ -28,7 +28,7 @@ from .parts import AnyModule, get_surgery_operations
 from .stack import add_feed_forward_stacks, add_trigram_embedding
 
 OPERATIONS: dict[str, Callable[..., SurgeryReport]] = {
-    "cut": cut,
+    "cut": prune_to_head_count,
     "keep": keep_heads_neurons_or_dimensions,
     "gates": attach_gates,
     "ghost": ghost,

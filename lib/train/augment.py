@@ -315,7 +315,7 @@ def sample_text_variants(
 
 
 def iterate_augmented_text_pairs(
-    variants_of_each_text: list[list[str]],
+    variants_of_each_text_of_row: list[list[str]],
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the training rows (first text, second text) that augment one training row.
 
@@ -323,11 +323,13 @@ def iterate_augmented_text_pairs(
     second text. Then further variants of the second text are paired with the original
     first text. The second text is None where rows have one text.
 
-    variants_of_each_text: for each text of the row, its variants, the original
+    variants_of_each_text_of_row: for each text of the row, its variants, the original
     first."""
     left, right = (
-        variants_of_each_text[0],
-        variants_of_each_text[1] if len(variants_of_each_text) > 1 else [None],
+        variants_of_each_text_of_row[0],
+        variants_of_each_text_of_row[1]
+        if len(variants_of_each_text_of_row) > 1
+        else [None],
     )
     for text in left:
         yield text, right[0]

@@ -172,7 +172,7 @@ class UsedEmbeddingRows(nn.Module):
 
 
 @contextmanager
-def train_used_embeddings_only(
+def restrict_training_to_used_embeddings(
     model: PreTrainedModel, encoded: Encoded, weight_decay: float
 ) -> Iterator[None]:
     """Train only the word embeddings of tokens that occur in the training rows.

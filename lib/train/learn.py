@@ -209,7 +209,7 @@ def compute_selection_score(
     return sum(metrics[name] for name in names) / len(names)
 
 
-def call_step_on_task(
+def load_task_and_call_step(
     step_function: Callable[..., Metrics],
     run: RunWriter,
     data: Json,

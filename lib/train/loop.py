@@ -25,8 +25,8 @@ from lib.core.types import Json
 from lib.stats.metrics import Metrics
 from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import (
+    restrict_training_to_used_embeddings,
     speed_up_passes_on_cpu,
-    train_used_embeddings_only,
     use_dropout_by_random_bytes,
 )
 
@@ -141,34 +141,34 @@ def fit(
     model: PreTrainedModel,
     encoded: Encoded,
     loss: Loss,
-    train: Train,
+    train_settings: Train,
     numerics: Numerics,
     score_model: Callable[[], float] | None = None,
     callbacks: Sequence[Callback] = (),
-    batches: Batches | None = None,
+    list_batches_of_epoch: Batches | None = None,
 ) -> Metrics:
     """Train a model in place on tokenised rows, by AdamW with linear warmup and decay.
 
     A training that was stopped resumes from its last checkpoint. Returns {"steps",
     "examples_per_second", "mean_tokens" of a row, "best_step" where the best model is
     selected} and the metrics of the callbacks. Raises FloatingPointError, naming the
-    step, where the loss is not finite, and Refused where `train.select` is "best"
-    without a `score_model`, and where a checkpoint does not fit the model.
+    step, where the loss is not finite, and Refused where `train_settings.select` is
+    "best" without a `score_model`, and where a checkpoint does not fit the model.
 
     run: the folder for checkpoints and logs, and the seed.
     encoded: the tokenised training rows.
     loss: f(batch, row numbers) -> {"loss": scalar, further terms to log...}. It may be
     a Callback too.
-    train: the settings, such as epochs and learning rate.
+    train_settings: the settings, such as epochs and learning rate.
     numerics: the dtype of the passes.
     score_model: f() -> score of the model as it is now, higher being better, by which
-    the best weights are selected where `train.select` is "best".
+    the best weights are selected where `train_settings.select` is "best".
     callbacks: additions such as pruning masks: they act at each step, and finish the
     model at the end.
-    batches: f(epoch) -> [row numbers of each batch], in place of
+    list_batches_of_epoch: f(epoch) -> [row numbers of each batch], in place of
     `shuffle_row_numbers_into_batches`. All epochs must have the same number of
     batches."""
-    selects = train.select == "best"
+    selects = train_settings.select == "best"
     if selects and not score_model:
         fault = "select is 'best', and nothing judges this training"
         raise Refused(f"{fault}; it must be 'last'")
@@ -177,24 +177,32 @@ def fit(
     callbacks = [*callbacks, *([loss] if isinstance(loss, Callback) else [])]
     with (
         speed_up_passes_on_cpu(model, numerics),
-        use_dropout_by_random_bytes(model, train.byte_dropout),
-        train_used_embeddings_only(model, encoded, train.weight_decay),
+        use_dropout_by_random_bytes(model, train_settings.byte_dropout),
+        restrict_training_to_used_embeddings(
+            model, encoded, train_settings.weight_decay
+        ),
     ):
-        groups = list_parameter_groups(model, train, callbacks)
+        groups = list_parameter_groups(model, train_settings, callbacks)
         rates = [group["lr"] for group in groups]
         parameters = [p for group in groups for p in group["params"]]
         everything = list(model.parameters())
         optimiser = torch.optim.AdamW(
-            groups, lr=train.lr, weight_decay=train.weight_decay, fused=True
+            groups,
+            lr=train_settings.lr,
+            weight_decay=train_settings.weight_decay,
+            fused=True,
         )
-        lengths, bucket = encoded.compute_row_lengths(), not train.pad_to
-        batches = batches or (
+        lengths, bucket = encoded.compute_row_lengths(), not train_settings.pad_to
+        list_batches_of_epoch = list_batches_of_epoch or (
             lambda epoch: shuffle_row_numbers_into_batches(
-                lengths, train.batch, run.seed, epoch, bucket
+                lengths, train_settings.batch, run.seed, epoch, bucket
             )
         )
-        per_epoch = len(batches(0))
-        steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
+        per_epoch = len(list_batches_of_epoch(0))
+        steps, every = (
+            per_epoch * train_settings.epochs,
+            train_settings.eval_every or per_epoch,
+        )
         torch.manual_seed(derive_seed(run.seed, "dropout"))
         first, best = load_checkpoint(run, model, optimiser, numerics.dtype)
         began = saved = time.monotonic()
@@ -202,12 +210,12 @@ def fit(
         for step in range(first, steps):
             epoch, offset = divmod(step, per_epoch)
             if offset == 0 or step == first:
-                rows_of_epoch = batches(epoch)
+                rows_of_epoch = list_batches_of_epoch(epoch)
             rows, done = rows_of_epoch[offset], step + 1
-            batch = make_batch(encoded, rows, train.pad_to, get_device())
+            batch = make_batch(encoded, rows, train_settings.pad_to, get_device())
             for group, rate in zip(optimiser.param_groups, rates, strict=True):
                 group["lr"] = rate * compute_learning_rate_factor(
-                    step, steps, train.warmup
+                    step, steps, train_settings.warmup
                 )
             for callback in callbacks:
                 callback.before_forward_pass(step, steps)
@@ -219,13 +227,13 @@ def fit(
             if not torch.isfinite(parts["loss"]):
                 raise FloatingPointError(
                     f"loss {parts['loss'].item()} at step {step} of {steps}: "
-                    f"lower Train.lr ({train.lr}) or clip the gradient"
+                    f"lower Train.lr ({train_settings.lr}) or clip the gradient"
                 )
             parts["loss"].backward()
             for callback in callbacks:
                 callback.after_backward_pass(step, steps)
-            if train.clip:
-                torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+            if train_settings.clip:
+                torch.nn.utils.clip_grad_norm_(parameters, train_settings.clip)
             optimiser.step()
             # This does what `zero_grad` does, but faster: `zero_grad` collects all
             # parameters of the model anew at each step.
@@ -250,7 +258,9 @@ def fit(
         model.eval()
     result = {
         "steps": steps,
-        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
+        "examples_per_second": round(
+            (steps - first) * train_settings.batch / seconds, 1
+        ),
         "mean_tokens": round(float(lengths.mean()), 1),
     }
     if best:

@@ -27,7 +27,7 @@ from lib.core.types import Json
 from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import get_encoder, get_layers, set_dropout
-from lib.model.stack import NetJson
+from lib.model.stack import ArchitectureJson
 from lib.papers.efficientbert.options import Shared, Warmup
 from lib.papers.efficientbert.search.net import (
     EmbeddingSizes,
@@ -226,7 +226,7 @@ def compute_logits(
 
 def make_student_for_task(
     run: RunWriter,
-    student_architecture: Net | NetJson | None,
+    student_architecture: Net | ArchitectureJson | None,
     task: Task,
     teacher: PreTrainedModel,
     dropout: float,
@@ -284,7 +284,7 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
 def make_student(
     run: RunWriter,
-    student_architecture: Net | NetJson | None,
+    student_architecture: Net | ArchitectureJson | None,
     model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,
@@ -310,8 +310,8 @@ def make_student(
     torch.manual_seed(derive_seed(run.seed, "student"))
     if student_architecture is None:
         assert larger is not None
-        student_architecture = supernet.read_net_of_model(larger)
-    model = supernet.build_model_of_net(
+        student_architecture = supernet.read_architecture_of_model(larger)
+    model = supernet.build_model_of_architecture(
         student_architecture, model_class, teacher.config, **config_values
     )
     linear = model.projection = make_projection(
@@ -397,8 +397,11 @@ def join_encoder_and_head(
     encoder: a BERT with EfficientBERT's architecture.
     weight, bias: the head, [C, H] and [C] for C classes."""
     cls, labels = transformers.BertForSequenceClassification, len(bias)
-    model = supernet.build_model_of_net(
-        supernet.read_net_of_model(encoder), cls, encoder.config, num_labels=labels
+    model = supernet.build_model_of_architecture(
+        supernet.read_architecture_of_model(encoder),
+        cls,
+        encoder.config,
+        num_labels=labels,
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit_weights(model.to(bias.device), encoder)
@@ -471,7 +474,7 @@ class SubnetworkTraining(loop.Callback):
         self, student: PreTrainedModel, subnetwork_options: Shared, seed: int
     ) -> None:
         self.student, self.shared, self.seed = student, subnetwork_options, seed
-        self.supernet = from_json(supernet.read_net_of_model(student))
+        self.supernet = from_json(supernet.read_architecture_of_model(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)
         self.tables = list_embedding_sizes(student.config, linear.out_features)

@@ -212,7 +212,7 @@ def multitask(
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
     fit_args = {
         "callbacks": students.make_training_callbacks(run, encoder, shared),
-        "batches": batches,
+        "list_batches_of_epoch": batches,
     }
     matches = students.pair_student_with_teacher_states(encoder, teacher, options)
     assert encoded.labels is not None

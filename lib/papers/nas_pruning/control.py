@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lib.core.names import Refused, derive_seed
-from lib.core.options import Region
+from lib.core.options import LayerAndGateKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
 
@@ -45,7 +45,7 @@ GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted f
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
 GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
-FlopsFunction = Callable[[Mapping[Region, float]], float]
+FlopsFunction = Callable[[Mapping[LayerAndGateKind, float]], float]
 
 
 class AlphaUpdate(NamedTuple):
@@ -115,7 +115,7 @@ def make_encoder_flops_function(
     layers and kinds that the argument of the function leaves out.
     token_count: T, the length of the one sequence that is counted."""
 
-    def count_flops(mask_sum_by_region: Mapping[Region, float]) -> float:
+    def count_flops(mask_sum_by_region: Mapping[LayerAndGateKind, float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
         for (layer, kind), number in mask_sum_by_region.items():
             widths[layer][kind] = number
@@ -173,7 +173,7 @@ class GateController:
     def find_active_gates(self, alphas: np.ndarray) -> GateMask:
         return alphas > EDGE
 
-    def sum_masks_by_region(self, masks: np.ndarray) -> dict[Region, float]:
+    def sum_masks_by_region(self, masks: np.ndarray) -> dict[LayerAndGateKind, float]:
         """Return {region: sum of its masks} for the masks [N] of all gates.
 
         A gate is a trained mask on a part of a model, a region the gates of one kind in
@@ -551,7 +551,7 @@ class GateController:
 def sample_gates_at_target_cost(
     gate_options: Gates,
     gate_count_by_region: dict[Any, int],
-    count_flops_of_mask_sums: Callable[[Mapping[Any, float]], float],
+    flops_function: Callable[[Mapping[Any, float]], float],
     seed: int,
 ) -> GateMask:
     """Return which gates a random architecture has on, bool [N], at a target cost.
@@ -563,10 +563,8 @@ def sample_gates_at_target_cost(
 
     gate_options: settings of a search, such as `ratio`, the target share of the FLOPs.
     gate_count_by_region: {(layer, kind of gate): number of gates}.
-    count_flops_of_mask_sums: f({(layer, kind): sum of masks}) -> FLOPs."""
-    control = GateController(
-        gate_options, gate_count_by_region, count_flops_of_mask_sums, seed
-    )
+    flops_function: f({(layer, kind): sum of masks}) -> FLOPs."""
+    control = GateController(gate_options, gate_count_by_region, flops_function, seed)
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         len(control.region)
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from lib.core.options import Region
+from lib.core.options import LayerAndGateKind
 from lib.core.store import TrainingOutput
 from lib.model import gates
 from lib.model.cut import count_prunable_units
@@ -40,8 +40,8 @@ NAMES = {"ffn": "neurons"}
 Cost = Callable[[Mapping[Any, Any]], Any]
 
 
-class GateCosts(NamedTuple):
-    gate_count_by_region: dict[Region, int]
+class GateCountsAndFlopsFunction(NamedTuple):
+    gate_count_by_region: dict[LayerAndGateKind, int]
     count_flops_of_mask_sums: Cost
 
 
@@ -167,7 +167,7 @@ class GateSearch(GateTraining):
             run,
             model,
             alphas,
-            *make_gate_costs(model, options.regions),
+            *count_gates_and_make_flops_function(model, options.regions),
             options,
         )
 
@@ -209,18 +209,20 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
             tensor.copy_(torch.from_numpy(values_of_tensor))
 
 
-def make_gate_costs(model: PreTrainedModel, gate_kinds: Iterable[str]) -> GateCosts:
+def count_gates_and_make_flops_function(
+    model: PreTrainedModel, gate_kinds: Iterable[str]
+) -> GateCountsAndFlopsFunction:
     """Return how many gates a model can have, and a function for its FLOPs with masks.
 
-    A gate is a trained mask on a head, a neuron or another part. The GateCosts that is
-    returned has {(layer, kind): number of gates} and f({(layer, kind): sum of masks})
-    -> FLOPs of one sequence of 128 tokens. A pruning search needs both. It does not
-    matter whether the model has its gates already.
+    A gate is a trained mask on a head, a neuron or another part. The
+    GateCountsAndFlopsFunction that is returned has {(layer, kind): number of gates} and
+    f({(layer, kind): sum of masks}) -> FLOPs of one sequence of 128 tokens. A pruning
+    search needs both. It does not matter whether the model has its gates already.
 
     gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
     sizes, layer_widths = {}, []
     for number, layer in enumerate(get_layers(model)):
-        planned = gates.plan_gates_by_kind(layer, gate_kinds)
+        planned = gates.plan_gates_of_layer_by_kind(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         layer_widths.append(
             {
@@ -229,7 +231,7 @@ def make_gate_costs(model: PreTrainedModel, gate_kinds: Iterable[str]) -> GateCo
             }
         )
     attention: Any = layer.attention
-    return GateCosts(
+    return GateCountsAndFlopsFunction(
         sizes,
         make_encoder_flops_function(
             model.config.hidden_size, attention.self.attention_head_size, layer_widths
@@ -264,7 +266,7 @@ def count_inference_flops(model: PreTrainedModel) -> int:
 
 
 def list_kept_gate_counts(
-    kept_indices: KeptIndices, gate_count_by_region: Mapping[Region, int]
+    kept_indices: KeptIndices, gate_count_by_region: Mapping[LayerAndGateKind, int]
 ) -> list[int]:
     """Return how many heads or neurons a pruned model keeps in each layer.
 
@@ -281,7 +283,7 @@ def list_kept_gate_counts(
 
 
 def list_kept_indices(
-    gate_count_by_region: Mapping[Region, int], is_on: GateMask
+    gate_count_by_region: Mapping[LayerAndGateKind, int], is_on: GateMask
 ) -> KeptIndices:
     """Return the indices of the heads and neurons that a pruning search keeps.
 

@@ -5,9 +5,9 @@ from lib.core.store import RunWriter
 from lib.model import backbone
 from lib.papers.nas_pruning import control
 from lib.papers.nas_pruning.gating import (
+    count_gates_and_make_flops_function,
     list_kept_gate_counts,
     list_kept_indices,
-    make_gate_costs,
 )
 from lib.papers.nas_pruning.options import Gates
 from lib.stats.metrics import Metrics
@@ -28,7 +28,7 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
     gates: fields of the options Gates, of which regions (kinds of parts), ratio (the
     target) and tolerance count."""
     options = Gates(**gates)
-    sizes, cost = make_gate_costs(
+    sizes, cost = count_gates_and_make_flops_function(
         backbone.load(run.inputs["start"].model_folder)[0], options.regions
     )
     if search := run.inputs.get("search"):

@@ -134,7 +134,7 @@ def finetuned_unpruned_spec(
     model: name of a model, such as "TinyBERT-4L".
     epoch_count: None means that of the profile; not used for a TinyBERT at "paper"."""
     if profile == "paper" and model.startswith("TinyBERT"):
-        return distilled_spec(profile, task, model)
+        return distilled_tinybert_spec(profile, task, model)
     train = make_train_settings(
         TEACHER, profile, task, () if task in TEN else LONG, epochs=epoch_count
     )
@@ -143,7 +143,7 @@ def finetuned_unpruned_spec(
 
 
 @cache_results_while_enabled
-def distilled_spec(
+def distilled_tinybert_spec(
     profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
 ) -> Spec:
     """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
@@ -247,7 +247,7 @@ def architecture_search_spec(
     teacher_model: Spec | None = None,
     objective: Objective = LOGITS,
     epoch_factor: int = 1,
-    is_search_augmented: bool = False,
+    has_augmented_rows: bool = False,
     learning_rate: float | None = None,
     **gate_settings: Any,
 ) -> Spec:
@@ -262,7 +262,7 @@ def architecture_search_spec(
     report on pruning by differentiable NAS).
     objective: the training loss; for labels alone there is no teacher.
     epoch_factor: factor on the number of epochs of the profile.
-    is_search_augmented: whether training rows are augmented; at "paper" the search then
+    has_augmented_rows: whether training rows are augmented; at "paper" the search then
     has one epoch (section 7.6).
     learning_rate: None and 0 mean that of the profile.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
@@ -271,7 +271,7 @@ def architecture_search_spec(
         initial_model or finetuned_unpruned_spec(profile, task),
         make_train_settings(SEARCH, profile, task, lr=learning_rate),
     )
-    epochs = 1 if is_search_augmented and profile == "paper" else train.epochs
+    epochs = 1 if has_augmented_rows and profile == "paper" else train.epochs
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
@@ -286,7 +286,7 @@ def architecture_search_spec(
         gates=make_gate_settings(**gate_settings),
         **args,
     )
-    augmented = augmentation_spec_or_none(profile, task, is_search_augmented)
+    augmented = augmentation_spec_or_none(profile, task, has_augmented_rows)
     return Spec(
         "nas_search",
         args,

@@ -220,7 +220,9 @@ def show_test_score_table(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_with_same_runs(str(page.reader_profile), model_labels[0])
+    same = list_models_sharing_runs_with_model(
+        str(page.reader_profile), model_labels[0]
+    )
     encoder = grids.get_encoder_display_name(str(page.reader_profile))
     place = f"{encoder} in the place of {model_labels[0]}" if same else model_labels[0]
     others = " and ".join(m for m in same if m != model_labels[0])
@@ -251,7 +253,7 @@ def show_test_score_table(
         page.add_difference_sentences_to_answer(estimates, label)
 
 
-def list_models_with_same_runs(profile: str, model: str) -> list[str]:
+def list_models_sharing_runs_with_model(profile: str, model: str) -> list[str]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
     The tables are those of the report on pruning by differentiable NAS. In a small

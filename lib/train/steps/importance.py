@@ -47,7 +47,9 @@ def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
     rows, _ = heads.encode_rows_and_make_scorer(
         tokenizer, split, training.task, options.max_length, training.span
     )
-    rank = compute_importance_by_method if options.by else compute_taylor_importance
+    rank = (
+        compute_importance_by_plugin_method if options.by else compute_taylor_importance
+    )
     ranking = rank(model, rows, options, training.numerics, run.report_progress)
     run.save_arrays(
         "scores", heads=ranking.heads.numpy(), neurons=ranking.neurons.numpy()
@@ -145,7 +147,7 @@ def compute_taylor_importance(
     return Importances(head_total, neuron_total)
 
 
-def compute_importance_by_method(
+def compute_importance_by_plugin_method(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
     importance_settings: Importance,

@@ -116,7 +116,7 @@ def build_random_encoder(
     {"shape": name of a published architecture in lib.stats.cost.SHAPES}; "surgery" may
     list operations on it, such as {"op": "cut", "heads": 3}, which prunes it."""
     if "net" in architecture_description:
-        model = supernet.build_model_of_net(architecture_description["net"])
+        model = supernet.build_model_of_architecture(architecture_description["net"])
     else:
         model = transformers.AutoModel.from_config(
             build_transformers_config(SHAPES[architecture_description["shape"]])

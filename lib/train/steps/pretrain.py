@@ -70,7 +70,7 @@ def pretrain(
         loop.apply_numeric_settings(numerics),
         Train(**train) if train else None,
     )
-    tokenizer = write_grammar_tokenizer(run.folder / "vocabulary")
+    tokenizer = write_generated_text_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(derive_seed(run.seed, "init"))
     layers, hidden, heads, ffn = (
@@ -106,7 +106,9 @@ def pretrain(
     return result | count_parameters(network) | {"vocabulary": len(tokenizer)}
 
 
-def write_grammar_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFast:
+def write_generated_text_tokenizer(
+    folder: Path,
+) -> transformers.PreTrainedTokenizerFast:
     """Write a BERT tokenizer for generated text to a folder, and return it.
 
     It has one token for each word form of the grammar that generates the text
@@ -117,7 +119,7 @@ def write_grammar_tokenizer(folder: Path) -> transformers.PreTrainedTokenizerFas
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
-def sample_sentence_pairs(texts: list[str], seed: int) -> SentencePairs:
+def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> SentencePairs:
     """Make pairs of sentences for BERT's next-sentence prediction.
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
@@ -126,9 +128,11 @@ def sample_sentence_pairs(texts: list[str], seed: int) -> SentencePairs:
     with the largest share of words that are in the first sentence, so that common words
     do not reveal the label. By chance it may be the passage's own, with the label 0.
 
-    texts: N passages of two sentences."""
+    two_sentence_passages: N passages of two sentences."""
     random = np.random.default_rng(derive_seed(seed, "passages"))
-    first, rest = zip(*(text.split(" . ") for text in texts), strict=True)
+    first, rest = zip(
+        *(text.split(" . ") for text in two_sentence_passages), strict=True
+    )
     second, follows = list(rest), np.zeros(len(rest), np.int64)
     bags = [set(b.split()) for b in rest]
     for i in range(0, len(rest), 2):

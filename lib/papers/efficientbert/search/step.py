@@ -229,7 +229,7 @@ def make_short_training_scorer(
                     loss,
                     pretraining_settings,
                     numerics,
-                    batches=batches,
+                    list_batches_of_epoch=batches,
                 )
         with students.build_distillation_loss(
             student, teacher, distillation, numerics, rows.labels
