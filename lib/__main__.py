@@ -139,14 +139,15 @@ def parse_profile_and_parameters(
     """Return (profile, {parameter of a notebook: value}) that a command line asks for.
 
     The profile is the size of the experiments, such as "mini". With --data or --model
-    it is a ReaderProfile, a str whose attributes are the user's data and model. The
-    parameters are those that notebooks get in place of their defaults, such as seeds.
+    it is a ProfileWithUserData, a str whose attributes are the user's data and model.
+    The parameters are those that notebooks get in place of their defaults, such as
+    seeds.
 
     args: the parsed command line, with profile, data, model, length, methods, budgets
     and seeds."""
     from lib.papers import grids
 
-    scope = grids.make_reader_profile(
+    scope = grids.make_profile_with_user_data(
         grids.find_profile_settings(args.profile).name,
         args.data,
         args.model,
@@ -177,15 +178,15 @@ def list_planned_runs_of_notebooks(args: argparse.Namespace) -> NotebookGrids:
     from lib.core.memo import enable_result_cache
     from lib.core.store import Store
     from lib.papers.grids import (
-        describe_users_data_and_model,
-        get_reader_profile_attribute,
+        describe_user_data_and_model,
+        get_user_attribute_of_profile,
     )
 
     print_changed_table_warnings()
     grids, absent = {}, {}
     args.profile, values = parse_profile_and_parameters(args)
-    lines = describe_users_data_and_model(args.profile)[1:]
-    if full := get_reader_profile_attribute(args.profile, "data"):
+    lines = describe_user_data_and_model(args.profile)[1:]
+    if full := get_user_attribute_of_profile(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
@@ -229,14 +230,14 @@ def describe_training_on_user_data(
     The user sees it before a long wait. It is "" without data of the user, or where
     nothing is to be trained.
 
-    profile: the size of the experiments, such as "mini", as a ReaderProfile: a str
-    whose attribute `data` names the user's data.
+    profile: the size of the experiments, such as "mini", as a ProfileWithUserData: a
+    str whose attribute `data` names the user's data.
     missing_specs: the descriptions of the runs that are still to do, in their order.
     time_forecast: predicts the time of a run."""
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
-    if not (grids.get_reader_profile_attribute(profile, "data") and trainings):
+    if not (grids.get_user_attribute_of_profile(profile, "data") and trainings):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -254,8 +255,8 @@ def run_baselines_and_print_scores(
     They are run before any encoder is trained, as they take seconds. A user may see
     that counting words already suffices. Without data of the user nothing is done.
 
-    profile: the size of the experiments, such as "mini", as a ReaderProfile: a str
-    whose attribute `data` names the user's data.
+    profile: the size of the experiments, such as "mini", as a ProfileWithUserData: a
+    str whose attribute `data` names the user's data.
     baseline_specs: descriptions of runs; those of other kinds of work are skipped.
     time_forecast: predicts the time of a run, and has the store of results."""
     from lib.cluster import sweep
@@ -263,7 +264,7 @@ def run_baselines_and_print_scores(
     from lib.stats.paired import SHARES
 
     for spec in baseline_specs:
-        if spec.step != "bag_of_words" or not grids.get_reader_profile_attribute(
+        if spec.step != "bag_of_words" or not grids.get_user_attribute_of_profile(
             profile, "data"
         ):
             continue
@@ -275,7 +276,10 @@ def run_baselines_and_print_scores(
         if run := time_forecast.store.find_run(spec):
             (columns,) = grids.select_score_columns_by_task(profile).values()
             is_share = columns[0].metric in SHARES
-            print(frontier.format_baseline_scores(run.metrics, is_share), flush=True)
+            print(
+                frontier.format_majority_and_bag_of_words_scores(run.metrics, is_share),
+                flush=True,
+            )
 
 
 def print_failed_runs(error_by_spec: ErrorBySpec) -> None:

@@ -608,12 +608,12 @@ def measure_command(words, **variables):
 
 def list_own_specs(profile, rows_folder, model_folder, seed):
     """Return {model of SIX: its Spec} on a reader's rows."""
-    reader_profile = grids.make_reader_profile(
+    profile = grids.make_profile_with_user_data(
         profile, str(rows_folder), str(model_folder)
     )
-    (task,) = grids.select_tasks(reader_profile, tasks_by_profile=frontier.TASKS)
+    (task,) = grids.select_tasks(profile, tasks_by_profile=frontier.TASKS)
     return {
-        name: frontier.TABLE[name].make(reader_profile, task, HALF).with_seed(seed)
+        name: frontier.TABLE[name].make(profile, task, HALF).with_seed(seed)
         for name in SIX
     }
 

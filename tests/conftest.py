@@ -636,7 +636,7 @@ def same_run(a, b):
 def landscape(seed, layers, spread=0.02):
     """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id.
     `best` is the highest score of any network of so many layers."""
-    from lib.papers.efficientbert.search.space import IDS, find_size_index
+    from lib.papers.efficientbert.search.space import IDS, find_layer_size_index
 
     terms = np.random.default_rng(seed).normal(
         0, spread / np.sqrt(layers), (layers, len(IDS))
@@ -644,7 +644,7 @@ def landscape(seed, layers, spread=0.02):
 
     def score(net):
         return 0.75 + sum(
-            terms[i, find_size_index(layer)] for i, layer in enumerate(net.layers)
+            terms[i, find_layer_size_index(layer)] for i, layer in enumerate(net.layers)
         )
 
     score.best = 0.75 + terms.max(1).sum()

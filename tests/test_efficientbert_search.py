@@ -23,7 +23,7 @@ from lib.model.parts import get_encoder
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert import searches as search
-from lib.papers.efficientbert.options import Shared
+from lib.papers.efficientbert.options import SubnetworkOptions
 from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.language import is_valid_formula
 from lib.papers.efficientbert.search.net import Layer, count_net_parameters, from_json
@@ -262,7 +262,7 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     # the two sides of the first formula have one width at ratio 1 alone
     assert first == [[k, 1] for k in (1, 2, 3, 4)] + [[2, 1]]
     assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
-    whole, shared = from_json(made["supernet"]), Shared(**made["shared"])
+    whole, shared = from_json(made["supernet"]), SubnetworkOptions(**made["shared"])
     for step in range(40):
         drawn = sample_subnetwork(
             whole, shared, 0, step, **efficientbert.list_embedding_sizes("toy")

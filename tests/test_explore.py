@@ -263,7 +263,10 @@ def page(few, tmp_path_factory):
                 table, {"k = 5, 3/12, SST-2": 1.9}, *title
             ).figure_html,
             explore.plot_turnable_surfaces(
-                shown.compute_surfaces_of_figure_5(21), shown.DECADES, "z", "f05"
+                shown.compute_network_surfaces_of_figure_5(21),
+                shown.DECADES,
+                "z",
+                "f05",
             ).figure_html,
             "</main></body></html>",
         ]

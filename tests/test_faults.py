@@ -664,7 +664,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
 ):
     monkeypatch.setattr(site, "render_page", pause)
     (path,) = workbook.glob("data_t02*")
-    scope = grids.make_reader_profile("toy", "", "")
+    scope = grids.make_profile_with_user_data("toy", "", "")
     pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
     begun = pages.builders[0].folder / "begun"
     with pytest.raises(KeyboardInterrupt), pages.render_pages_during_runs():
@@ -679,7 +679,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
 
 def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
     (path,) = workbook.glob("data_t02*")
-    scope = grids.make_reader_profile("toy", "", "")
+    scope = grids.make_profile_with_user_data("toy", "", "")
     made_of = {"name": "a", "digest": "0" * 64}
     runs = [Spec("checkpoint", made_of).with_seed(seed) for seed in (0, 1)]
     grid = {path: {"grid": [Row(run) for run in runs]}}

@@ -180,7 +180,7 @@ def test_a_line_of_a_paper_that_was_taken_away_is_left_out(monkeypatch):
 
 @pytest.mark.parametrize("paper", lists.PAPERS)
 def test_a_paper_s_summary_has_its_rows_of_the_readme(paper):
-    head, _, first, *rest = front.read_readme_rows_of_paper(paper).splitlines()
+    head, _, first, *rest = front.read_readme_results_table_of_paper(paper).splitlines()
     assert head.startswith("| comparison, ") and len(rest) >= 1
     assert first.startswith(f"| **{lists.PAPERS[paper]}**")
     assert not any("**" in row.split(" | ")[0] for row in rest)

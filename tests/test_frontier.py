@@ -177,7 +177,7 @@ def test_a_model_of_another_size_than_its_plan_is_refused(name, m, ops):
         count_parameters(backbone.build_random_model(*own, more))["parameters"]
         for more in ((), ops)
     )
-    check = partial(frontier.check_size_of_planned_model, "toy", name, m)
+    check = partial(frontier.check_parameter_count_matches_plan, "toy", name, m)
     assert pruned < whole and check(pruned, whole) is None
     for wrong in (whole, pruned + 1):
         with pytest.raises(Refused, match=f"{name} at {m}/12: .* `plan_pruning`"):

@@ -284,7 +284,7 @@ def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
     ]
     assert min(sizes[:2]) > max(sizes[2:])
     inputs = [
-        sum(node.op == "x" for node in iterate_nodes(layer.tree))
+        sum(node.op == "x" for node in iterate_nodes(layer.formula_tree))
         for layer in own.layers
     ]
     assert [number for number, count in enumerate(inputs, 1) if count > 1] == [4, 5]

@@ -395,7 +395,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
     model = shutil.copytree(folder, tmp_path / "elsewhere" / "model")
 
     def names(data_set, at):
-        mine = grids.ReaderProfile("toy", str(data_set), str(at))
+        mine = grids.ProfileWithUserData("toy", str(data_set), str(at))
         path = notebook.find_notebook_path(TITLES[0])
         return {
             spec.name
@@ -476,7 +476,7 @@ def test_a_model_folder_that_is_replaced_is_another_model(encoder):
 
 
 def test_the_shape_is_that_of_the_configuration(encoder):
-    mine = grids.ReaderProfile("mini", model=encoder(4))
+    mine = grids.ProfileWithUserData("mini", model=encoder(4))
     of = grids.find_encoder_shape(mine)
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
     assert grids.list_encoder_families(mine) == ("bert",)
@@ -484,7 +484,9 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     assert grids.backbone_spec(mine) == grids.initial_checkpoint_spec(
         mine, "bert-base-uncased"
     )
-    electra = grids.ReaderProfile("toy", model=encoder(4, "Electra", embedding_size=16))
+    electra = grids.ProfileWithUserData(
+        "toy", model=encoder(4, "Electra", embedding_size=16)
+    )
     assert (
         grids.find_encoder_shape(electra).embedding,
         grids.list_encoder_families(electra),
@@ -492,7 +494,7 @@ def test_the_shape_is_that_of_the_configuration(encoder):
         16,
         ("electra",),
     )
-    mpnet = grids.ReaderProfile("toy", model=encoder(4, "MPNet"))
+    mpnet = grids.ProfileWithUserData("toy", model=encoder(4, "MPNet"))
     assert (
         grids.find_encoder_shape(mpnet).family,
         grids.find_encoder_shape(mpnet).types,
@@ -501,7 +503,7 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     with pytest.raises(
         ValueError, match="embeddings 129; expected a whole number from 130"
     ):
-        grids.ReaderProfile(
+        grids.ProfileWithUserData(
             "toy", model=encoder(4, "MPNet", max_position_embeddings=129)
         )
 
@@ -539,7 +541,9 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
 
 
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
-    four, five = (grids.ReaderProfile("mini", model=encoder(heads)) for heads in (4, 5))
+    four, five = (
+        grids.ProfileWithUserData("mini", model=encoder(heads)) for heads in (4, 5)
+    )
     assert (
         ghostbert.select_pruned_model_widths(four) == (9, 6, 3)
         and ghostbert.count_kept_heads(four, 9) == 3
@@ -557,14 +561,14 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
-    mine = grids.ReaderProfile("toy", model=encoder(2, intermediate_size=8))
+    mine = grids.ProfileWithUserData("toy", model=encoder(2, intermediate_size=8))
     low = nas.compute_least_reachable_flops_ratio(mine)
     assert nas.select_reachable_flops_ratios(mine, [low / 2, low, 1.0]) == [low, 1.0]
     assert nas.select_reachable_flops_ratios("mini") == list(nas.RATIOS)
 
 
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
-    mine = grids.ReaderProfile("toy", tsv, encoder())
+    mine = grids.ProfileWithUserData("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
     assert grids.select_tasks(mine, tasks_by_profile=ghostbert.TASKS) == (
         "reviews.tsv",
@@ -575,7 +579,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     ] == ["accuracy"]
     assert (
         str(mine) == "toy, own data and model"
-        and grids.ReaderProfile(**grids.get_notebook_parameters(mine)) == mine
+        and grids.ProfileWithUserData(**grids.get_notebook_parameters(mine)) == mine
     )
     described = grids.make_profile_data_descriptor(mine, "reviews.tsv")
     assert (described["rows"], described["held_out"]) == (
@@ -586,7 +590,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
         grids.select_tasks(mine, ["CoLA"], tasks_by_profile=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
-        grids.ReaderProfile("toy", tsv)
+        grids.ProfileWithUserData("toy", tsv)
 
 
 def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
@@ -595,7 +599,7 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
-        mine = grids.ReaderProfile("toy", data_set, model)
+        mine = grids.ProfileWithUserData("toy", data_set, model)
         book = site.Report(
             mine,
             grids.get_notebook_parameters(mine),
@@ -625,7 +629,7 @@ def training():
     "path", training(), ids=lambda path: notebook.make_notebook_id(path)
 )
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
-    mine = grids.ReaderProfile("toy", tsv, encoder(12))
+    mine = grids.ProfileWithUserData("toy", tsv, encoder(12))
     specs = notebook.list_specs_to_run(
         notebook.execute_grid_cell_and_list_rows(
             path, grids.get_notebook_parameters(mine)
@@ -649,7 +653,7 @@ def _inputs(spec):
 
 
 def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
-    mine = grids.ReaderProfile("toy", tsv, encoder())
+    mine = grids.ProfileWithUserData("toy", tsv, encoder())
     run = made(store, grids.teacher_spec(mine, "reviews.tsv").with_seed(0))
     assert (
         len(run.read_arrays("predictions")["labels"]) == 20
@@ -688,7 +692,7 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
     model, folders = encoder(), []
     for label in ("good", "bad"):
         put(tmp_path, "d/test.tsv", table([("other words", label)] * 3))
-        mine = grids.ReaderProfile("toy", str(tmp_path / "d"), model)
+        mine = grids.ProfileWithUserData("toy", str(tmp_path / "d"), model)
         path = notebook.find_notebook_path("92_your_task")
         folders.append(
             notebook.find_notebook_page_folder(
@@ -705,7 +709,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     """The vocabulary of `encoder` has the words of reviews, in lower case."""
     folder, longer = encoder(), [(f"{text} " * 12, y) for text, y in reviews()]
     path = put(tmp_path, "a.tsv", table(longer))
-    mine = grids.ReaderProfile("toy", str(path), folder)
+    mine = grids.ProfileWithUserData("toy", str(path), folder)
     line = "Of the first 80 rows: 0.0% of the tokens are unknown, 100% of the rows are "
     line += (
         "cut at 64 tokens (95 % have at most 98; the length of 92_your_task sets it)"
@@ -716,7 +720,9 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     )
     assert mine.data_warnings == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
-    mine = grids.ReaderProfile("toy", str(put(tmp_path, "b.tsv", table(some))), folder)
+    mine = grids.ProfileWithUserData(
+        "toy", str(put(tmp_path, "b.tsv", table(some))), folder
+    )
     assert (
         mine.tokenizer_coverage.unknown == pytest.approx(1 / 9)
         and mine.tokenizer_coverage.truncated_row_share == 0
@@ -725,14 +731,17 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     words = Path(folder, "vocab.txt").read_text()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).unlink(missing_ok=True)
-    assert grids.ReaderProfile("toy", str(path), folder).tokenizer_coverage.unknown == 0
+    assert (
+        grids.ProfileWithUserData("toy", str(path), folder).tokenizer_coverage.unknown
+        == 0
+    )
     put(
         Path(folder),
         "vocab.txt",
         words.replace("\n", "\nX").replace("X[", "[").removesuffix("X"),
     )
     with pytest.raises(ValueError, match="100.0% of the tokens are unknown.*; fix: ta"):
-        grids.ReaderProfile("toy", str(path), folder)
+        grids.ProfileWithUserData("toy", str(path), folder)
 
 
 def test_the_bag_of_words_reads_what_the_encoder_reads(encoder):
@@ -888,7 +897,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 
 
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
-    mine = grids.ReaderProfile("toy", tsv, encoder(12))
+    mine = grids.ProfileWithUserData("toy", tsv, encoder(12))
     values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
     grid = notebook.execute_grid_cell_and_list_rows(
         notebook.find_notebook_path("92_your_task"), values
@@ -900,14 +909,14 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     ]
     assert len(steps) > 20 and min(steps) >= grids.STEPS
     assert (
-        grids.adapt_options_to_reader_data("toy", grids.TEACHER["toy"])
+        grids.adapt_options_to_user_data("toy", grids.TEACHER["toy"])
         is grids.TEACHER["toy"]
     )
 
 
 def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     model = encoder(12)
-    mine = grids.ReaderProfile("mini", tsv, model, 24)
+    mine = grids.ProfileWithUserData("mini", tsv, model, 24)
     assert (
         mine.tokenizer_coverage.length == 24
         and grids.find_profile_of_parameters(grids.get_notebook_parameters(mine))
@@ -927,9 +936,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     for length in (5, 999):
         fault = f"length is {length}, .* reads 130 .*: take 8 to 130"
         with pytest.raises(ValueError, match=fault):
-            grids.ReaderProfile("mini", tsv, model, length)
+            grids.ProfileWithUserData("mini", tsv, model, length)
     with pytest.raises(ValueError, match="rows of your own: name them in data"):
-        grids.ReaderProfile("mini", model=model, length=24)
+        grids.ProfileWithUserData("mini", model=model, length=24)
     words = ["--data", tsv, "--model", model, "--length", "24"]
     assert main(["plan", "92_your_task", "t03_pruned", *words]) == 0
     told = capsys.readouterr().out
@@ -939,7 +948,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
-    mine = grids.ReaderProfile("toy", str(path), encoder(12))
+    mine = grids.ProfileWithUserData("toy", str(path), encoder(12))
     grid = notebook.execute_grid_cell_and_list_rows(
         notebook.find_notebook_path("92_your_task"), grids.get_notebook_parameters(mine)
     )["grid"]
@@ -992,8 +1001,8 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
     parts = {"data": "reviews.tsv" * is_own}
-    told = SimpleNamespace(get_reader_profile_attribute=lambda _, name: parts[name])
-    told.list_reader_data_warnings = lambda _: cautions
+    told = SimpleNamespace(get_user_attribute_of_profile=lambda _, name: parts[name])
+    told.list_user_data_warnings = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
     names |= dict(profile="toy")
     exec(cell, names)
@@ -1075,7 +1084,7 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
 
 
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
-    mine = grids.ReaderProfile("toy", tsv, encoder(num_hidden_layers=1))
+    mine = grids.ProfileWithUserData("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
     grid = notebook.execute_grid_cell_and_list_rows(

@@ -16,12 +16,12 @@ from lib.model import backbone, supernet
 from lib.model.formula import FormulaError
 from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
-from lib.papers.efficientbert.options import Search, Shared, Warmup
+from lib.papers.efficientbert.options import Search, SubnetworkOptions, Warmup
 from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.space import (
     Space,
-    find_size_index,
+    find_layer_size_index,
     make_grammar,
 )
 from lib.train import heads, loop
@@ -188,7 +188,7 @@ def test_a_larger_budget_continues(path, tmp_path):
 )
 def test_failures_score_0_and_are_kept(failure, said, path):
     def fails(net):
-        return find_size_index(net.layers[0]) % 2
+        return find_layer_size_index(net.layers[0]) % 2
 
     def evaluate(net):
         if fails(net) and isinstance(failure, Exception):
@@ -237,7 +237,7 @@ TEXT = {
     "net": WHOLE.to_json(),
 }
 SUPER = Spec("predistil", HOW | TEXT, {"teacher": BACKBONE})
-PARTS = Shared((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2)
+PARTS = SubnetworkOptions((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2)
 MANY = Spec(
     "multitask",
     HOW | {"data": {"scores": DATA}, "warmup": FINE, "shared": PARTS},

@@ -277,7 +277,7 @@ def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypa
     narrow = made_up({"a": 0.7}, seeds=13).query("seed >= 10")
     narrow = narrow.assign(m=1.0, spec=[SPEC.with_seed(s) for s in narrow["seed"]])
     own = replace(own, current=pd.concat([own.current, narrow]))
-    gaps = own.compare_models("b, 3/12")
+    gaps = own.estimate_differences_from_baseline("b, 3/12")
     assert {place: e.mean for (_, place), e in gaps.items()} == {
         "a, 3/12, SST-2": pytest.approx(10),
         "a, 1/12, SST-2": pytest.approx(-10),

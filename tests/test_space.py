@@ -24,7 +24,7 @@ from lib.papers.efficientbert.search.grow import (
 from lib.papers.efficientbert.search.language import parse_and_check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.papers.efficientbert.search.sizes import LayerChoices
-from lib.papers.efficientbert.search.space import IDS, Space, find_size_index
+from lib.papers.efficientbert.search.space import IDS, Space, find_layer_size_index
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -60,9 +60,9 @@ def dice(seed):
 
 def test_there_are_sixteen_ids_in_order():
     assert len(IDS) == 16 and [
-        find_size_index(Layer(BERT, k, q)) for k, q in IDS
+        find_layer_size_index(Layer(BERT, k, q)) for k, q in IDS
     ] == list(range(16))
-    assert find_size_index(Layer(BERT, 4, 2)) == 13
+    assert find_layer_size_index(Layer(BERT, 4, 2)) == 13
 
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
@@ -139,7 +139,8 @@ def test_stage_2_keeps_ids_and_looks_at_no_window():
 def test_prefix_lists_read_back(name):
     for layer in NETS[name].layers:
         assert (
-            parse_prefix_notation(convert_to_prefix_notation(layer.tree)) == layer.tree
+            parse_prefix_notation(convert_to_prefix_notation(layer.formula_tree))
+            == layer.formula_tree
         )
     assert convert_to_prefix_notation(language.parse_feed_forward_formula(BERT)) == [
         "linear",

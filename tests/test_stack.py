@@ -88,7 +88,7 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
                 w, b = (w[:, :inner], b) if name == "W2" else (w[:inner], b[:inner])
                 maps[name] = lambda a, w=w, b=b: a @ w.T + b
             found = formula.evaluate_formula_tree(
-                layer.tree, wanted, maps, formula.NUMPY, mismatch
+                layer.formula_tree, wanted, maps, formula.NUMPY, mismatch
             )
             wanted = functional.layer_norm(
                 torch.tensor(wanted + found), (12,), eps=1e-5

@@ -33,7 +33,7 @@ from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert import warming as text
-from lib.papers.efficientbert.options import Shared, Warmup
+from lib.papers.efficientbert.options import SubnetworkOptions, Warmup
 from lib.papers.efficientbert.search.net import (
     BERT,
     Layer,
@@ -150,7 +150,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     high = count_net_parameters(
         net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables
     )
-    shared = Shared((low, high), CHOICES)
+    shared = SubnetworkOptions((low, high), CHOICES)
     drawn = [
         students.sample_subnetwork(whole, shared, 0, step, **tables)
         for step in range(300)
@@ -170,7 +170,9 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws is in it"):
-        students.sample_subnetwork(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+        students.sample_subnetwork(
+            whole, SubnetworkOptions((1, 2), CHOICES), 0, 0, **tables
+        )
 
 
 @pytest.fixture
@@ -288,7 +290,7 @@ DATA = {
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 BACKBONE = small_backbone(TRAIN, sentences=90)
 SUPER = net(*[(BERT, 3, 1)] * 2)
-WINDOW = Shared((0, 10**9), (((1, 1), (2, 2), (3, 1)),) * 2)
+WINDOW = SubnetworkOptions((0, 10**9), (((1, 1), (2, 2), (3, 1)),) * 2)
 FINE = replace(TOY, prediction=1.0)
 
 

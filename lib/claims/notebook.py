@@ -329,7 +329,7 @@ def execute_grid_cell_and_list_rows(
     variables = {
         name: rows for name, rows in names.items() if is_non_empty_row_list(rows)
     }
-    if parameter_values.get("seeds") or isinstance(profile, grids.ReaderProfile):
+    if parameter_values.get("seeds") or isinstance(profile, grids.ProfileWithUserData):
         return variables
     for name, rows in variables.items():
         scale = str(profile) if name == "grid" else "mini"
@@ -497,10 +497,10 @@ def find_notebook_page_folder(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines, task = (
-        grids.describe_users_data_and_model(scope),
-        grids.get_reader_profile_attribute(scope, "task_title"),
+        grids.describe_user_data_and_model(scope),
+        grids.get_user_attribute_of_profile(scope, "task_title"),
     )
-    model = Path(grids.get_reader_profile_attribute(scope, "model")).name
+    model = Path(grids.get_user_attribute_of_profile(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v
@@ -523,7 +523,7 @@ def find_notebook_page_folder(
     if not lines:
         return PageFolder(paths.FIGURES / scope, [])
     key = digest_json(
-        [words, grids.digest_reader_data_and_model(scope), changeable, now["cells"]]
+        [words, grids.digest_user_data_and_model(scope), changeable, now["cells"]]
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     parent = paths.FIGURES / "scratch" / make_notebook_id(notebook_path)
@@ -560,8 +560,8 @@ def format_notebook_run_command(notebook_id: str, profile: str) -> str:
 
     Pages show it where runs are missing.
 
-    profile: the size of the experiments, such as "mini". A ReaderProfile, a str with a
-    user's data and encoder as attributes, adds the options that name them."""
+    profile: the size of the experiments, such as "mini". A ProfileWithUserData, a str
+    with a user's data and encoder as attributes, adds the options that name them."""
     return " ".join(
         [
             "python -m lib run",

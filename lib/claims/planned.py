@@ -136,10 +136,10 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     A step is a group of planned runs, made before the next group begins. A user sees
     the cost before starting runs. It is {} without a plan, and on a user's own data.
 
-    profile: the size of the experiments, such as "base"; a ReaderProfile, a subclass of
-    str, adds a user's own data."""
+    profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
+    subclass of str, adds a user's own data."""
     by_step = {}
-    if grids.get_reader_profile_attribute(profile, "data"):
+    if grids.get_user_attribute_of_profile(profile, "data"):
         return by_step
     for line in read_run_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -153,9 +153,9 @@ def notebook_has_runs(profile: str, notebook_id: str) -> bool:
     on a user's own data, those of no single paper. At a profile without a plan every
     notebook has.
 
-    profile: the size of the experiments, such as "base"; a ReaderProfile, a subclass of
-    str, adds a user's own data."""
-    has_own_rows = bool(grids.get_reader_profile_attribute(profile, "data"))
+    profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
+    subclass of str, adds a user's own data."""
+    has_own_rows = bool(grids.get_user_attribute_of_profile(profile, "data"))
     if has_own_rows and not find_paper_name_of_notebook(notebook_id):
         return True
     return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
@@ -189,7 +189,7 @@ def list_rows_to_run(
     page_lines = [
         line for line in read_run_plan(profile[:]) if line.page == notebook_id
     ]
-    if given.keys() & changed_parameters or grids.get_reader_profile_attribute(
+    if given.keys() & changed_parameters or grids.get_user_attribute_of_profile(
         profile, "data"
     ):
         return grid_function(profile, **given)

@@ -136,7 +136,7 @@ def check_encoder(folder: Path, task: Task | None) -> None:
         fix = "fix: save model and configuration together, by save_pretrained"
         raise Refused(f"{folder}: {'; '.join(wrong[:3])}{more}; {fix}")
     wrong = [
-        *iterate_small_non_finite_tensor_errors(weights, tensors),
+        *iterate_non_finite_tensor_errors(weights, tensors),
         *list_tokenizer_faults(
             read_tokenizer_ids(folder, shape.family), shape, config, task
         ),
@@ -303,7 +303,7 @@ def list_tensor_errors(
             yield f"{name} is {tensor['dtype']}, expected a floating-point type"
 
 
-def iterate_small_non_finite_tensor_errors(
+def iterate_non_finite_tensor_errors(
     safetensors_file: Path, header_by_tensor_name: Mapping[str, Json]
 ) -> Iterator[str]:
     """Yield a sentence on the first small tensor that has a NaN or an infinity.

@@ -40,7 +40,7 @@ from lib.stats.compare import MetricColumn
 if TYPE_CHECKING:
     import pandas as pd
 
-PointRow = Json  # {column: value}, columns of `make_method_comparison_table`.
+ModelScoreRow = Json  # {column: value}, columns of `make_method_comparison_table`.
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
 # Settings from frontier.toml beside this module, where comments describe them.
@@ -94,8 +94,8 @@ def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spe
     return students.student_spec(profile, task, HEADS)
 
 
-def student_by_method_spec(
-    profile: str, task: str, flops_in_twelfths: int, method_name: str
+def student_of_pruning_module_spec(
+    profile: str, task: str, flops_budget_in_twelfths: int, module_name: str
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned by a further method.
 
@@ -105,21 +105,21 @@ def student_by_method_spec(
     that of all methods that are compared.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    flops_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
-    method_name: name of the module, such as "layer_dropping"."""
-    method, inputs = import_method(method_name), {}
+    flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
+    module_name: name of the module, such as "layer_dropping"."""
+    method, inputs = import_method(module_name), {}
     if hasattr(method, "compute_importance_scores"):
         options = replace(
-            students.IMPORTANCE[profile], cumulative=False, by=method_name
+            students.IMPORTANCE[profile], cumulative=False, by=module_name
         )
         ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
     _, arguments = method.plan_pruning(
-        find_encoder_shape(profile), flops_in_twelfths / HEADS
+        find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
     )
     return compressed_student_spec(
-        profile, task, {"op": method_name} | arguments, **inputs
+        profile, task, {"op": module_name} | arguments, **inputs
     )
 
 
@@ -135,7 +135,7 @@ def make_ghost_surgery_operation(profile: str) -> SurgeryOperation:
 
 
 def searched_ghost_student_spec(
-    profile: str, task: str, flops_in_twelfths: int
+    profile: str, task: str, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a student that combines two papers.
 
@@ -144,12 +144,17 @@ def searched_ghost_student_spec(
     up.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    flops_in_twelfths: m, where the search leaves m/12 of the whole model's FLOPs."""
+    flops_budget_in_twelfths: m, where the search leaves m/12 of the whole model's
+    FLOPs."""
     find = import_module_of_each_paper("frontier")[
         "nas_pruning"
     ].architecture_search_spec_at_budget
     return searched_student_spec(
-        profile, task, flops_in_twelfths, find, (make_ghost_surgery_operation(profile),)
+        profile,
+        task,
+        flops_budget_in_twelfths,
+        find,
+        (make_ghost_surgery_operation(profile),),
     )
 
 
@@ -214,7 +219,7 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
             fault = f"lib.methods.METHODS names {name!r} {title!r}"
             raise Refused(f"{fault}, as another method is called: take another name")
         points[title] = Method(
-            "control", partial(student_by_method_spec, method_name=name), name
+            "control", partial(student_of_pruning_module_spec, module_name=name), name
         )
     papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
@@ -233,7 +238,7 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
     return points
 
 
-def collect_methods() -> dict[str, Method]:
+def collect_compression_methods() -> dict[str, Method]:
     """Return {name: Method} of all compression methods that can be compared.
 
     A Method says how a model is made at each FLOPs budget. The methods are those of all
@@ -245,7 +250,7 @@ def collect_methods() -> dict[str, Method]:
     return {name: points[name] for name in dict.fromkeys([*order, *points])}
 
 
-TABLE = collect_methods()
+TABLE = collect_compression_methods()
 # Methods that are compared on a user's own data if the user names none.
 OWN = tuple(name for name in S.OWN if name in TABLE)
 
@@ -261,16 +266,18 @@ def list_flops_budgets_in_twelfths(
     a method with a single model, and empty for a pruning search on a user's own
     question-answering data, which it does not support.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
-    method_name: a key of `collect_methods()`, such as "NAS"."""
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
+    method_name: a key of `collect_compression_methods()`, such as "NAS"."""
     method = TABLE[method_name]
     if method.once:
         return (0,)
     possible_widths = students.select_possible_widths(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
-    if method.keeps == "found" and grids.find_reader_passage_window_settings(profile):
+    if method.keeps == "found" and grids.find_user_data_passage_window_settings(
+        profile
+    ):
         return []  # Searches do not support questions on passages.
     low = method.least(profile) * HEADS if method.least else 0
     return [m for m in possible_widths if m > low]
@@ -279,7 +286,7 @@ def list_flops_budgets_in_twelfths(
 def count_method_flops(
     profile: str,
     method_name: str,
-    flops_in_twelfths: int,
+    flops_budget_in_twelfths: int,
     searched_architecture: Json | None = None,
 ) -> int:
     """Return the FLOPs of one forward pass of a compressed model on 128 tokens.
@@ -287,9 +294,9 @@ def count_method_flops(
     Counted are matrix products and convolutions of the layers, and the pooler.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    method_name: the compression method, a key of `collect_methods()`.
-    flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs; not used
-    for methods with a search or with a single model.
+    method_name: the compression method, a key of `collect_compression_methods()`.
+    flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs;
+    not used for methods with a search or with a single model.
     searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
     search found; needed for methods with a search."""
     base, method = find_encoder_shape(profile), TABLE[method_name]
@@ -299,35 +306,37 @@ def count_method_flops(
         assert searched_architecture is not None
         layers = cost.list_widths_of_layers(searched_architecture)
     else:
-        layers = list_kept_widths_of_layers(base, method.keeps, flops_in_twelfths)
+        layers = list_kept_widths_of_layers(
+            base, method.keeps, flops_budget_in_twelfths
+        )
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
     return total + (method.added(profile) if method.added else 0)
 
 
 def list_kept_widths_of_layers(
-    shape: cost.Shape, kept_parts: str, flops_in_twelfths: int
+    shape: cost.Shape, pruning_rule: str, flops_budget_in_twelfths: int
 ) -> list[dict[str, int]]:
     """Return {"heads": number, "ffn": neurons} of each layer that a student keeps.
 
     shape: of the whole model.
-    kept_parts: "all", "width" (the share m/12 of each layer), or the name of a module
+    pruning_rule: "all", "width" (the share m/12 of each layer), or the name of a module
     of lib.methods, whose `plan_pruning` says what is kept.
-    flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs."""
-    if kept_parts in ("all", "width"):
-        m = flops_in_twelfths if kept_parts == "width" else HEADS
+    flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs."""
+    if pruning_rule in ("all", "width"):
+        m = flops_budget_in_twelfths if pruning_rule == "width" else HEADS
         pairs = [(m * shape.heads // HEADS, m * shape.ffn // HEADS)] * shape.layers
     else:
-        plan = import_method(kept_parts).plan_pruning
-        pairs, _ = plan(shape, flops_in_twelfths / HEADS)
+        plan = import_method(pruning_rule).plan_pruning
+        pairs, _ = plan(shape, flops_budget_in_twelfths / HEADS)
     return [{"heads": heads, "ffn": neurons} for heads, neurons in pairs]
 
 
-def check_size_of_planned_model(
+def check_parameter_count_matches_plan(
     profile: str,
     method_name: str,
-    flops_in_twelfths: int,
-    parameters: float,
-    whole_parameters: float,
+    flops_budget_in_twelfths: int,
+    trained_parameter_count: float,
+    uncompressed_parameter_count: float,
 ) -> None:
     """Raise Refused if a trained model has another size than its method's plan says.
 
@@ -337,24 +346,24 @@ def check_size_of_planned_model(
     whole model is not among the compared ones.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    flops_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
-    parameters, whole_parameters: parameters of the method's trained model, and of the
-    whole model on the same task."""
-    shape, kept_parts = find_encoder_shape(profile), TABLE[method_name].keeps
-    if kept_parts not in METHODS.values():
+    flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
+    trained_parameter_count, uncompressed_parameter_count: parameters of the method's
+    trained model, and of the whole model on the same task."""
+    shape, pruning_rule = find_encoder_shape(profile), TABLE[method_name].keeps
+    if pruning_rule not in METHODS.values():
         return
     count = partial(
         cost.count_parameters_of_layers, shape.hidden, shape.hidden // shape.heads
     )
     removed_parameters = count(list_kept_widths_of_layers(shape, "all", HEADS)) - count(
-        list_kept_widths_of_layers(shape, kept_parts, flops_in_twelfths)
+        list_kept_widths_of_layers(shape, pruning_rule, flops_budget_in_twelfths)
     )
-    expected = whole_parameters - removed_parameters
-    if parameters != expected:
+    expected = uncompressed_parameter_count - removed_parameters
+    if trained_parameter_count != expected:
         raise Refused(
-            f"{method_name} at {flops_in_twelfths}/{HEADS}: its model has "
-            f"{parameters:,.0f} parameters, but the layers that `plan_pruning` of "
-            f"lib/methods/{kept_parts}.py names give {expected:,.0f}. FLOPs are counted "
+            f"{method_name} at {flops_budget_in_twelfths}/{HEADS}: its model has "
+            f"{trained_parameter_count:,.0f} parameters, but the layers that `plan_pruning` of "
+            f"lib/methods/{pruning_rule}.py names give {expected:,.0f}. FLOPs are counted "
             "from these layers: let `plan_pruning` name what `prune` keeps."
         )
 
@@ -380,7 +389,9 @@ def format_defaults_of_method_comparison() -> list[str]:
     return lines
 
 
-def extract_baseline_scores_in_points(metrics: Mapping[str, Any]) -> dict[str, float]:
+def extract_majority_and_bag_of_words_scores(
+    metrics: Mapping[str, Any],
+) -> dict[str, float]:
     """Return {baseline: score in points} of two baselines without a neural network.
 
     They are "majority" (the most frequent class, or a constant score or no answer) and
@@ -393,7 +404,9 @@ def extract_baseline_scores_in_points(metrics: Mapping[str, Any]) -> dict[str, f
     return {name: 100 * value for name, value in values.items() if value == value}
 
 
-def format_baseline_scores(metrics: Mapping[str, Any], score_is_fraction: bool) -> str:
+def format_majority_and_bag_of_words_scores(
+    metrics: Mapping[str, Any], score_is_fraction: bool
+) -> str:
     """Return a line of text on the scores of two baselines without a neural network.
 
     They are the majority class and a bag of words. The line warns where they score so
@@ -403,7 +416,7 @@ def format_baseline_scores(metrics: Mapping[str, Any], score_is_fraction: bool) 
     metrics: the metrics of a run of the step (kind of run) `bag_of_words`.
     score_is_fraction: whether the score is a share of right rows, such as accuracy. For
     other scores the line warns only where a baseline has 100 points."""
-    scores = extract_baseline_scores_in_points(metrics)
+    scores = extract_majority_and_bag_of_words_scores(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
@@ -481,7 +494,7 @@ def make_method_comparison_table(
                 task_frame.loc[task_frame["method"] == "Whole", "parameters"].unique(),
                 rows["parameters"].unique(),
             ):
-                check_size_of_planned_model(
+                check_parameter_count_matches_plan(
                     profile, name, int(m), parameters, whole_parameters
                 )
             row_costs = map(
@@ -549,8 +562,8 @@ def count_model_costs(
 
 
 def find_width_pruned_baseline(
-    model_rows: Iterable[PointRow], min_megaflops: float
-) -> PointRow | None:
+    model_rows: Iterable[ModelScoreRow], min_megaflops: float
+) -> ModelScoreRow | None:
     """Return the line of the model with which a compressed model is compared.
 
     It is the cheapest model, width-pruned or whole and distilled, with at least these
@@ -569,10 +582,10 @@ def find_width_pruned_baseline(
 
 def compute_baseline_gap_columns(
     runs_frame: pd.DataFrame,
-    model_row: PointRow,
-    baseline_row: PointRow | None,
+    model_row: ModelScoreRow,
+    baseline_row: ModelScoreRow | None,
     column: MetricColumn,
-) -> PointRow:
+) -> ModelScoreRow:
     """Return table columns that compare a model with a width-pruned one of its cost.
 
     The result is {column: value}. The columns are `beside` (name of the width-pruned

@@ -2,8 +2,8 @@
 their data, settings and encoders, and the tasks, seeds and fine-tuned teachers.
 
 A reader's own data and model can replace those of a profile. Then the profile is a
-`ReaderProfile`: a str that is the profile's name, so it finds the settings of that
-profile in every table, and that has the reader's data and model as attributes.
+`ProfileWithUserData`: a str that is the profile's name, so it finds the settings of
+that profile in every table, and that has the reader's data and model as attributes.
 `make_training_data_descriptor` and `backbone_spec` look at these, so no paper needs to
 know of them. The module does not import torch."""
 
@@ -209,9 +209,9 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
     For a user's own encoder it is the family of that encoder, or "bert" where no paper
     uses this family.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
-    if folder := get_reader_profile_attribute(profile, "model"):
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
+    if folder := get_user_attribute_of_profile(profile, "model"):
         kind = read_encoder_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
     return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
@@ -231,10 +231,10 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     All its models start from this encoder. A user's own encoder replaces it, whatever
     the family. Raises Refused for a family that the experiment does not have.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     family: such as "bert" or "roberta"."""
-    if folder := get_reader_profile_attribute(profile, "model"):
+    if folder := get_user_attribute_of_profile(profile, "model"):
         return Spec(
             "checkpoint",
             {"name": folder, "digest": data.digest_weights(folder)},
@@ -259,12 +259,12 @@ def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     A user's own encoder takes the place of any checkpoint. Raises Refused for an
     unknown name.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     checkpoint_name: such as "bert-base-uncased"."""
     return (
         backbone_spec(profile)
-        if get_reader_profile_attribute(profile, "model")
+        if get_user_attribute_of_profile(profile, "model")
         else checkpoint_spec(checkpoint_name)
     )
 
@@ -292,10 +292,10 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     Costs and widths are computed from it, without loading the model. Raises Refused for
     a family that the experiment does not have.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     family: such as "bert"; a user's own encoder has one shape for all families."""
-    if folder := get_reader_profile_attribute(profile, "model"):
+    if folder := get_user_attribute_of_profile(profile, "model"):
         return read_encoder_shape(folder)
     check_known_name(
         f"kind of encoder in profile {profile!r}",
@@ -320,8 +320,9 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     )
 
 
-class ReaderProfile(str):
-    """A ReaderProfile names an experiment's size, with a user's own data or encoder.
+class ProfileWithUserData(str):
+    """A ProfileWithUserData names an experiment's size, with a user's own data or
+    encoder.
 
     It is a str. It can be used wherever the name of a size, such as "mini", can: it
     finds the settings of that size, and has the user's data and encoder as attributes.
@@ -437,7 +438,7 @@ class ReaderProfile(str):
         if self.data:
             splits = data.read_splits("own", self.data)
             rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
-            learned, held = limit_reader_row_counts(
+            learned, held = limit_user_data_row_counts(
                 self.data, self, None, HELD_OUT[self]
             )
             capped = f"; {learned:,} of the training rows are trained on"
@@ -454,12 +455,13 @@ class ReaderProfile(str):
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def make_reader_profile(
+def make_profile_with_user_data(
     profile: str, data: str = "", model: str = "", length: int = 0
 ) -> str:
-    """Return a ReaderProfile if data, model or length are given, else the name alone.
+    """Return a ProfileWithUserData if data, model or length are given, else the name
+    alone.
 
-    A ReaderProfile is the name of an experiment's size with a user's own data or
+    A ProfileWithUserData is the name of an experiment's size with a user's own data or
     encoder. Raises Refused where they do not fit together.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
@@ -467,7 +469,7 @@ def make_reader_profile(
     model: folder of the user's encoder, or "".
     length: tokens to which rows of the data are cut; 0 takes those of the profile."""
     is_own = data or model or length
-    return ReaderProfile(profile, data, model, length) if is_own else profile
+    return ProfileWithUserData(profile, data, model, length) if is_own else profile
 
 
 def find_truncation_length(profile: str) -> int:
@@ -475,8 +477,8 @@ def find_truncation_length(profile: str) -> int:
 
     It is the number that a user chose for own data, or else that of the profile.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
@@ -484,15 +486,15 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     """Return the profile that the parameters of a notebook name.
 
     A profile is an experiment's size, such as "mini". Where the parameters `data` (a
-    user's rows) or `model` (a user's encoder) are set, it is a ReaderProfile, a str
-    that has them as attributes. In a notebook without the parameter `data`, `model` may
-    mean something else, and only `profile` is read.
+    user's rows) or `model` (a user's encoder) are set, it is a ProfileWithUserData, a
+    str that has them as attributes. In a notebook without the parameter `data`, `model`
+    may mean something else, and only `profile` is read.
 
     notebook_parameters: {parameter: value}, with at least `profile`."""
     parameters = (
         (*PARAMETERS, "length") if "data" in notebook_parameters else PARAMETERS[:1]
     )
-    return make_reader_profile(
+    return make_profile_with_user_data(
         **{n: notebook_parameters[n] for n in parameters if n in notebook_parameters}
     )
 
@@ -503,12 +505,12 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
     The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
     and `length`. It is the reverse of `find_profile_of_parameters`.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
-    if not isinstance(profile, ReaderProfile):
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
+    if not isinstance(profile, ProfileWithUserData):
         return {"profile": profile[:]}
     reader_parts = {
-        name: get_reader_profile_attribute(profile, name) for name in PARAMETERS[1:]
+        name: get_user_attribute_of_profile(profile, name) for name in PARAMETERS[1:]
     }
     cut = {"length": profile.length} if profile.length else {}
     return {"profile": profile[:]} | reader_parts | cut
@@ -520,8 +522,8 @@ def format_profile_as_command_options(profile: str) -> list[str]:
     They also name a user's own data and encoder, quoted for a shell. Messages show the
     command with which a result is made again.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
     return [
         f"--{name} {shlex.quote(str(value))}"
         for name, value in get_notebook_parameters(profile).items()
@@ -529,40 +531,42 @@ def format_profile_as_command_options(profile: str) -> list[str]:
     ]
 
 
-def get_reader_profile_attribute(profile: str, attribute_name: str) -> str:
-    """Return an attribute of a ReaderProfile; "" for the plain name of a size.
+def get_user_attribute_of_profile(profile: str, attribute_name: str) -> str:
+    """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
-    A ReaderProfile is the name of an experiment's size with a user's own data or
+    A ProfileWithUserData is the name of an experiment's size with a user's own data or
     encoder. So callers need not ask which of the two they have.
 
     attribute_name: "data", "model" or "task_title"."""
     return getattr(profile, attribute_name, "")
 
 
-def describe_users_data_and_model(profile: str) -> list[str]:
+def describe_user_data_and_model(profile: str) -> list[str]:
     """Return sentences for a report page on the user's own data and encoder.
 
     They name data and encoder, and say how many rows are used and that a paper's claims
     are not judged. The list is empty for the papers' own data and encoders.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
     return (
-        profile.describe_data_and_model() if isinstance(profile, ReaderProfile) else []
+        profile.describe_data_and_model()
+        if isinstance(profile, ProfileWithUserData)
+        else []
     )
 
 
-def digest_reader_data_and_model(profile: str) -> list[str]:
+def digest_user_data_and_model(profile: str) -> list[str]:
     """Return digests of a user's own data and encoder, as [data, encoder] or more.
 
     A third one is that of the data's test rows, if there are any. A digest is "" where
     there is no own data, or no own encoder. Results of other inputs are told apart by
     them.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
     name, model = (
-        get_reader_profile_attribute(profile, what) for what in PARAMETERS[1:]
+        get_user_attribute_of_profile(profile, what) for what in PARAMETERS[1:]
     )
     digests = [
         name and data.digest_rows_and_list_splits("own", name)[0],
@@ -572,18 +576,18 @@ def digest_reader_data_and_model(profile: str) -> list[str]:
     return digests + ([data.digest_splits({"rows": test})] if test else [])
 
 
-def list_reader_data_warnings(profile: str) -> list[str]:
+def list_user_data_warnings(profile: str) -> list[str]:
     """Return sentences that warn of problems in a user's own data.
 
     The list is empty without such data or without problems.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
-    return profile.data_warnings if isinstance(profile, ReaderProfile) else []
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
+    return profile.data_warnings if isinstance(profile, ProfileWithUserData) else []
 
 
-def limit_reader_row_counts(
-    reader_data: str,
+def limit_user_data_row_counts(
+    user_data: str,
     profile: str,
     requested_row_count: int | None,
     requested_held_out_row_count: int,
@@ -593,12 +597,12 @@ def limit_reader_row_counts(
     Held-out rows are further training rows, by which heads and neurons are ranked; they
     are at most a fifth of the rows.
 
-    reader_data: the user's data, one line of text that names a file and its columns.
+    user_data: the user's data, one line of text that names a file and its columns.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     requested_row_count: training rows asked for; None means the limit of the profile,
     or all.
     requested_held_out_row_count: held-out rows asked for."""
-    available, most = len(data.read_splits("own", reader_data)["train"]), MOST[profile]
+    available, most = len(data.read_splits("own", user_data)["train"]), MOST[profile]
     held_out_row_count = min(requested_held_out_row_count, available // 5)
     return min(
         requested_row_count or most or available,
@@ -624,11 +628,11 @@ def select_tasks(
     A user's own data are a single task that replaces all. Raises Refused for an unknown
     profile or task.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     tasks_by_profile: {profile: tasks of the page}."""
     check_known_name("profile", profile, tasks_by_profile)
-    if title := get_reader_profile_attribute(profile, "task_title"):
+    if title := get_user_attribute_of_profile(profile, "task_title"):
         for name in chosen_tasks:
             check_known_name("task of your own data", name, (title,))
         return (title,)
@@ -701,8 +705,8 @@ def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     It has the source, the task, the number of rows and a digest. It is an argument of a
     Spec, the description of a run, so that a run is only repeated on the same rows.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
     return make_training_data_descriptor(
         profile, task, ROWS[profile].get(task), HELD_OUT[profile]
     )
@@ -723,16 +727,18 @@ def make_training_data_descriptor(
     a Spec, the description of a run. So a run is only repeated on the same rows. At
     some sizes of experiment each seed draws its own training rows.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     row_count: number of training rows; None means all.
     held_out_row_count: number of further training rows, by which candidates of a search
     are scored or heads are ranked.
     adds_unseen_evaluation_rows: whether models are also scored on unseen rows: labelled
     rows on which nothing is trained or selected. A user's own data have none.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
-    if name := get_reader_profile_attribute(profile, "data"):
-        counts = limit_reader_row_counts(name, profile, row_count, held_out_row_count)
+    if name := get_user_attribute_of_profile(profile, "data"):
+        counts = limit_user_data_row_counts(
+            name, profile, row_count, held_out_row_count
+        )
         return data.make_data_descriptor("own", name, *counts, **further_options)
     further_options |= (
         UNSEEN[profile].get(task, {}) if adds_unseen_evaluation_rows else {}
@@ -764,8 +770,8 @@ def make_common_run_arguments(
     training) and `importance` (of a ranking of heads) are adapted to a user's own data:
     a training on few rows gets more epochs, for example.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     data_descriptor: which rows, if not those of the profile.
     passage_window_settings_by_profile: {profile: how passages are cut}."""
     task_args = {
@@ -783,26 +789,26 @@ def make_common_run_arguments(
     )
     for name in ("train", "importance"):
         task_args |= (
-            {name: adapt_options_to_reader_data(profile, further_arguments.pop(name))}
+            {name: adapt_options_to_user_data(profile, further_arguments.pop(name))}
             if name in further_arguments
             else {}
         )
     return task_args | further_arguments
 
 
-def find_reader_passage_window_settings(profile: str) -> Span | None:
+def find_user_data_passage_window_settings(profile: str) -> Span | None:
     """Return how passages of a user's own data are cut into windows, as a Span.
 
     It is None where the data are not questions on passages, and for the papers' own
     data.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
-    name = get_reader_profile_attribute(profile, "data")
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
+    name = get_user_attribute_of_profile(profile, "data")
     return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
-def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
+def adapt_options_to_user_data(profile: str, options: Options) -> Options:
     """Return the settings of a training or a ranking, adapted to a user's own data.
 
     A ranking is that of heads and neurons before pruning. Texts are cut to the number
@@ -810,16 +816,16 @@ def adapt_options_to_reader_data(profile: str, options: Options) -> Options:
     has at least 240 steps. Without a user's data or encoder the settings stay as they
     are.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     options: Train, Importance, or a dict, which stays as it is."""
-    if not isinstance(profile, ReaderProfile) or isinstance(options, dict):
+    if not isinstance(profile, ProfileWithUserData) or isinstance(options, dict):
         return options
     if profile.length:
         options = replace(options, max_length=profile.length)
     if not profile.data or not isinstance(options, Train):
         return options
-    rows = limit_reader_row_counts(profile.data, profile, None, HELD_OUT[profile])[0]
+    rows = limit_user_data_row_counts(profile.data, profile, None, HELD_OUT[profile])[0]
     epochs = max(options.epochs, ceil(STEPS * options.batch / rows))
     pad_to = profile.length if options.pad_to and profile.length else options.pad_to
     return replace(options, epochs=epochs, pad_to=pad_to)
@@ -846,9 +852,9 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
     The mean number of tokens of a row is that in the metrics, if it is there, else that
     of the data. The result is None for the papers' data, as their run times are known.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder."""
-    if not get_reader_profile_attribute(profile, "data"):
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder."""
+    if not get_user_attribute_of_profile(profile, "data"):
         return None
     usual, reads = (
         find_truncation_length(profile),
@@ -917,13 +923,13 @@ def find_passage_window_settings(
     The Span that is returned has lengths in tokens. It is None for other tasks, which
     need no windows.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     passage_window_settings_by_profile: {profile: how passages are cut}."""
     return (
         passage_window_settings_by_profile[profile]
         if task in SQUAD
-        else find_reader_passage_window_settings(profile)
+        else find_user_data_passage_window_settings(profile)
     )
 
 
@@ -940,8 +946,8 @@ def teacher_spec(
     It learns the labels. Its model is the teacher and the start of most students, and
     the baseline of most tables.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     family: family of encoders, such as "bert".
     train: training settings; None means those of the profile.
     passage_window_settings_by_profile: {profile: how passages are cut}, for question
@@ -970,8 +976,8 @@ def augmented_rows_spec(
     "paper" up to 30. One augmentation serves all seeds; only where each seed draws its
     own training rows does each seed have its own.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     data_descriptor: which rows are augmented, if not those of the profile."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
@@ -992,11 +998,11 @@ def select_score_columns_by_task(
     only the first of the printed metrics is taken, so that each task counts once in a
     mean.
 
-    profile: size of the experiment, such as "mini"; a ReaderProfile, a subclass of str,
-    adds a user's own data or encoder.
+    profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
+    of str, adds a user's own data or encoder.
     printed_columns: the Columns of the paper's table."""
-    if name := get_reader_profile_attribute(profile, "data"):
-        title = get_reader_profile_attribute(profile, "task_title")
+    if name := get_user_attribute_of_profile(profile, "data"):
+        title = get_user_attribute_of_profile(profile, "task_title")
         return {
             title: (
                 MetricColumn(

@@ -79,12 +79,12 @@ def compressed_student_spec(
     train = students.make_distillation_settings(
         profile, task, has_ghost_modules=has_ghost_modules
     )
-    train = grids.adapt_options_to_reader_data(profile, train)
+    train = grids.adapt_options_to_user_data(profile, train)
     changes = {
         "args": first.args | {"surgery": list(surgery_operations), "train": train},
         "inputs": first.inputs | further_input_runs,
     }
-    return students.finetuned_spec(
+    return students.finetuned_student_spec(
         profile,
         task,
         replace(first, **changes),
@@ -114,10 +114,8 @@ def make_single_stage_train_settings(
         students.make_distillation_settings(profile, task),
         students.FINETUNE[profile],
     )
-    epochs = (
-        grids.adapt_options_to_reader_data(profile, train).epochs for train in both
-    )
-    return grids.adapt_options_to_reader_data(
+    epochs = (grids.adapt_options_to_user_data(profile, train).epochs for train in both)
+    return grids.adapt_options_to_user_data(
         profile, replace(settings, epochs=sum(epochs), taps=taps)
     )
 

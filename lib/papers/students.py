@@ -162,7 +162,7 @@ def set_padded_length(train: Train, padded_length: int | None) -> Train:
 
 
 @cache_results_while_enabled
-def finetuned_spec(
+def finetuned_student_spec(
     profile: str,
     task: str,
     initial_model: Spec,
@@ -303,7 +303,7 @@ def student_spec(
     elif (
         CACHED[profile]
         and not tokens
-        and not grids.find_reader_passage_window_settings(profile)
+        and not grids.find_user_data_passage_window_settings(profile)
     ):
         # A separate run computes the teacher's hidden states once. It has the profile's
         # training settings, not those of this student, so that students with different
@@ -323,7 +323,7 @@ def student_spec(
     )
     start = Spec("distil", args, inputs)
     taught_by = inputs["teacher"]
-    return finetuned_spec(
+    return finetuned_student_spec(
         profile,
         task,
         start,
@@ -366,7 +366,7 @@ def student_trained_on_labels_spec(
     tokens = ghost_options.tokens if ghost_options else 0
     train = set_padded_length(train, tokens)
     first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
-    return finetuned_spec(
+    return finetuned_student_spec(
         profile,
         task,
         Spec("finetune", first, {"start": start}),

@@ -127,12 +127,12 @@ class Page:
     ends: str = ""  # Sentence on the range of the scores of the page's runs.
 
     @cached_property
-    def reader_profile(self) -> str:
+    def profile(self) -> str:
         """Return the notebook's profile, the size of its experiments, such as "toy".
 
         The notebook lists its experiments for this profile. If its parameters name a
-        user's own data or model, the result is of the class `ReaderProfile`: a str with
-        the attributes `data` and `model`, which name them."""
+        user's own data or model, the result is of the class `ProfileWithUserData`: a
+        str with the attributes `data` and `model`, which name them."""
         return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
 
     @property
@@ -141,7 +141,7 @@ class Page:
 
         The page shows them, so that nobody takes its numbers for results on the papers'
         data. The list is empty where the user brings neither."""
-        return grids.describe_users_data_and_model(self.reader_profile)
+        return grids.describe_user_data_and_model(self.profile)
 
     def collect_result_frame(
         self, rows: Sequence[Row], if_missing: Literal["run", "skip", "make"] = "run"
@@ -163,7 +163,7 @@ class Page:
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
             if todo := Store().list_missing_specs(specs):
                 clock = sweep.TimeForecast(
-                    Store(), grids.make_run_time_estimator(self.reader_profile)
+                    Store(), grids.make_run_time_estimator(self.profile)
                 )
                 work = sweep.describe_missing_runs(todo, clock)
                 self.show_remarks(
@@ -178,7 +178,7 @@ class Page:
         lines: Any = frame.to_dict("records")
         self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         states, reasons = {}, {}
-        command = notebook.format_notebook_run_command(self.id, self.reader_profile)
+        command = notebook.format_notebook_run_command(self.id, self.profile)
         how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
@@ -221,24 +221,22 @@ class Page:
         if callable(rows_or_grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.list_rows_to_run(
-                rows_or_grid, self.reader_profile, self.values, self.id, changes
+                rows_or_grid, self.profile, self.values, self.id, changes
             )
             for label, names in plans.read_skipped_run_label_values(
-                self.reader_profile, self.id
+                self.profile, self.id
             ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
-                look = (
-                    f"{self.reader_profile[:]} is a first look, without rows of {rest}"
-                )
+                look = f"{self.profile[:]} is a first look, without rows of {rest}"
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
             lookup_only_rows = []
-            if str(self.reader_profile) in tables.WITH_MINI_RESULTS:
+            if str(self.profile) in tables.WITH_MINI_RESULTS:
                 mini_rows = rows_or_grid("mini")
                 lookup_only_rows = transform_rows(
                     self.expand_rows_to_planned_seeds(mini_rows, "mini")
                 )
             rows_or_grid = transform_rows(
-                self.expand_rows_to_planned_seeds(rows, self.reader_profile)
+                self.expand_rows_to_planned_seeds(rows, self.profile)
             )
         elif callable(lookup_only_rows):
             lookup_only_rows = lookup_only_rows()
@@ -256,13 +254,11 @@ class Page:
                     )
                 ),
             )
-        runs = Runs(made, recorded_frame, self.reader_profile, self.id)
+        runs = Runs(made, recorded_frame, self.profile, self.id)
         if not self.custom_data_and_model_notes:
             self.show_remarks(list_score_caveats(runs))
-            if self.reader_profile == "toy" and not self.ends:
-                self.ends = describe_score_range(
-                    rows_or_grid, made, self.reader_profile
-                )
+            if self.profile == "toy" and not self.ends:
+                self.ends = describe_score_range(rows_or_grid, made, self.profile)
         return runs
 
     def expand_rows_to_planned_seeds(
@@ -328,7 +324,7 @@ class Page:
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):
             several = f"{more} more columns" if more > 1 else "one more column"
-            how = f"`python -m lib report {self.id} --profile {self.reader_profile[:]}`"
+            how = f"`python -m lib report {self.id} --profile {self.profile[:]}`"
             caption = caption.removesuffix(".")
             opening = f"{caption}. {stem}.csv, written with the page, has {several}"
             light_opening = f"{caption}. {how} writes it with {several}"
@@ -392,7 +388,7 @@ class Page:
                 )
         stem = self._build_file_stem(file_suffix)
         if (
-            self.reader_profile == "toy"
+            self.profile == "toy"
             and not self.custom_data_and_model_notes
             and not hides_toy_scale_warning
             and "recorded" not in file_suffix
@@ -444,7 +440,7 @@ class Page:
             self.add_difference_sentences_to_answer(
                 estimates_by_row, axis_label.removesuffix(" (points)")
             )
-            if self.reader_profile == "toy" or data["low"].notna().any():
+            if self.profile == "toy" or data["low"].notna().any():
                 return self.show_figure(
                     plot.draw_forest_plot(data, axis_label), data, file_suffix
                 )
@@ -473,7 +469,7 @@ class Page:
         self.sentences += [
             f"{start}{place}: {compare.format_estimate_with_interval(e, spells_out_units=True)}."
             for (source, place), e in estimates_by_row.items()
-            if e and source.endswith(f", {self.reader_profile}")
+            if e and source.endswith(f", {self.profile}")
         ]
 
     def _build_file_stem(self, suffix: str) -> str:
@@ -511,7 +507,7 @@ class Page:
         answer is made from the tested claims and the differences that the page draws.
         The answer stands below the title, and a command prints its first sentence at
         the end."""
-        profile = self.reader_profile[:]
+        profile = self.profile[:]
         names = (
             source.list_notebook_claim_ids(self.id, profile)
             if claim_ids is None
@@ -565,7 +561,7 @@ class Page:
             )
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_page_index_of_profile(self.reader_profile[:])
+            site.write_page_index_of_profile(self.profile[:])
 
     def add_sentence_on_toy_runs_to_answer(
         self, answer_sentences: list[str]
@@ -582,17 +578,15 @@ class Page:
         answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
             why = f"none of its {len(self.used)} runs is there"
-            nothing = f"No comparison of this page is measured at {self.reader_profile}: {why}."
+            nothing = (
+                f"No comparison of this page is measured at {self.profile}: {why}."
+            )
             answer_sentences = [
                 nothing,
                 *(line for line in answer_sentences if "is measured at" not in line),
             ]
         first = [*self.sentences, self.ends][0].removesuffix(".")
-        if (
-            self.reader_profile != "toy"
-            or self.custom_data_and_model_notes
-            or not first
-        ):
+        if self.profile != "toy" or self.custom_data_and_model_notes or not first:
             return answer_sentences
         first, one, _ = first.partition(", 1 seed")
         scale = "toy, one seed" if one else "toy"
@@ -687,7 +681,7 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
 
     Every notebook calls it in its second code cell. It checks the notebook's
     parameters, chooses the folder for files, and sets the style of figures. It sets the
-    notebook's variable `profile` (size of the experiments) to `Page.reader_profile`.
+    notebook's variable `profile` (size of the experiments) to `Page.profile`.
     Raises Refused, a ValueError, for a parameter that is misspelt, of the wrong type or
     out of range.
 
@@ -714,7 +708,7 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
                 *differs,
             ]
         )
-    notebook_globals["profile"] = page.reader_profile
+    notebook_globals["profile"] = page.profile
     return page
 
 
@@ -828,7 +822,7 @@ def explore_model_differences(
     word_for_model: how the axis label calls a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
-        gaps = runs.compare_models(baseline, columns).items()
+        gaps = runs.estimate_differences_from_baseline(baseline, columns).items()
         data = plot.make_forest_plot_data(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
         )

@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def read_readme_rows_of_paper(paper: str) -> str:
+def read_readme_results_table_of_paper(paper: str) -> str:
     """Return README's findings on a paper as a Markdown table.
 
     The paper's summary page shows it. The table has the rows from the one that begins

@@ -97,7 +97,7 @@ class Runs:
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    # Name of the profile, or a `ReaderProfile` with a reader's own data or model.
+    # Name of the profile, or a `ProfileWithUserData` with a reader's own data or model.
     profile: str
     # Id of the notebook, by which the seeds planned for its tests of claims are found;
     # with "" all seeds are used.
@@ -119,7 +119,7 @@ class Runs:
             recorded=select_rows_with_labels(self.recorded),
         )
 
-    def find_frame(self, profile: str) -> pd.DataFrame:
+    def find_result_frame(self, profile: str) -> pd.DataFrame:
         """Return the table of results at a profile, the size of the experiments.
 
         For the page's own profile the table of the page's own results is returned, for
@@ -349,7 +349,7 @@ class Runs:
         aims = {"region": region, "interest": interest}
         return replace(estimate_paired_difference(pairs), **aims) if pairs else None
 
-    def compare_models(
+    def estimate_differences_from_baseline(
         self, baseline: str, columns: Sequence[MetricColumn] = ()
     ) -> EstimatesBySource:
         """Return each model's score minus that of a baseline, on each task.

@@ -250,7 +250,7 @@ def make_pruning_settings(
             3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0
         )
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=learning_rate)
-    train = grids.adapt_options_to_reader_data(profile, train)
+    train = grids.adapt_options_to_user_data(profile, train)
     capped = profile != "paper" and make_data_descriptor(profile, task).get("rows")
     rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs

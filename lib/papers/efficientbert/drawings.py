@@ -137,7 +137,7 @@ def list_networks_of_figure_5(
     return panels | {name: space.sample_candidate(rng) for name in names}
 
 
-def compute_surfaces_of_figure_5(
+def compute_network_surfaces_of_figure_5(
     points_per_axis: int,
 ) -> dict[str, ScaledSurface]:
     """Return {title of the panel: surface} for EfficientBERT's Figure 5.

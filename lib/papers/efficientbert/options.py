@@ -132,7 +132,7 @@ class Warmup(Option):
 
 
 @dataclass(frozen=True)
-class Shared(Option):
+class SubnetworkOptions(Option):
     """This class says which subnetworks of a supernet are trained.
 
     A supernet is a network whose leading parts are smaller networks with shared

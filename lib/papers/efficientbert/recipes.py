@@ -24,7 +24,7 @@ from lib.core.spec import Spec
 from lib.core.types import Json
 from lib.data import texts
 from lib.papers import grids, published
-from lib.papers.efficientbert.options import CorpusDescriptor, Shared, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, SubnetworkOptions, Warmup
 from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
@@ -158,7 +158,7 @@ def find_proxy_task(profile: str) -> str:
 together = partial(grids.select_tasks, tasks_by_profile=MULTITASK)
 
 
-def find_network(network_name: str) -> Net:
+def find_network(network_name_or_formula: str) -> Net:
     """Return the Net of a published network, or a Net with a given formula of its FFNs.
 
     A Net describes a small BERT whose feed-forward networks (FFNs) have searched
@@ -167,17 +167,20 @@ def find_network(network_name: str) -> Net:
     which has 6 layers, with this formula in each layer. Raises Refused for an unknown
     name, and FormulaError for a formula that is not allowed.
 
-    network_name: a name in EfficientBERT's tables, or a formula."""
-    if "W2" in network_name:
+    network_name_or_formula: a name in EfficientBERT's tables, or a formula."""
+    if "W2" in network_name_or_formula:
         base = NETS["Base Model"]
         return replace(
-            base, layers=tuple(replace(l, formula=network_name) for l in base.layers)
+            base,
+            layers=tuple(
+                replace(l, formula=network_name_or_formula) for l in base.layers
+            ),
         )
-    check_known_name("published network", network_name, NETS)
-    return NETS[network_name]
+    check_known_name("published network", network_name_or_formula, NETS)
+    return NETS[network_name_or_formula]
 
 
-def scale_network_to_profile(network_name: str, profile: str) -> Net:
+def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
     """Return a published network as a Net, made smaller for a small experiment.
 
     A Net describes a small BERT whose feed-forward networks have searched formulas and
@@ -187,10 +190,10 @@ def scale_network_to_profile(network_name: str, profile: str) -> Net:
     multiple of it. At "paper" the network stays as it is. Raises Refused for an unknown
     network.
 
-    network_name: a name in EfficientBERT's tables, or one formula for all layers, such
-    as "W2 gelu(W1 x)".
+    network_name_or_formula: a name in EfficientBERT's tables, or one formula for all
+    layers, such as "W2 gelu(W1 x)".
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    net, sizes = find_network(network_name), SIZES.get(profile)
+    net, sizes = find_network(network_name_or_formula), SIZES.get(profile)
     if sizes is None:
         return net
     teacher = find_encoder_shape(profile).layers
@@ -312,7 +315,7 @@ def pretraining_spec(
     initial_model: Spec | None = None,
     corpus: CorpusDescriptor | None = None,
     train: Train | None = None,
-    subnetwork_options: Shared | None = None,
+    subnetwork_options: SubnetworkOptions | None = None,
 ) -> Spec:
     """Describe the run that distils a network on plain text, before it learns a task.
 
@@ -549,7 +552,7 @@ def student_spec(
     )
 
 
-def make_subnetwork_options(profile: str) -> Shared:
+def make_subnetwork_options(profile: str) -> SubnetworkOptions:
     """Return which subnetworks of the supernet are trained in stage 3 of the search.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -561,7 +564,7 @@ def make_subnetwork_options(profile: str) -> Shared:
     profile: size of the experiment, "toy", "mini" or "paper"."""
     every = [(k, q) for k in STACKS for q in QS]
     layers = scale_network_to_profile("Search Stage 2", profile).layers
-    return Shared(
+    return SubnetworkOptions(
         find_parameter_count_bounds(profile),
         tuple([*every, (l.stack, l.q)] for l in layers),
     )

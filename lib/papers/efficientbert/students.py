@@ -28,7 +28,7 @@ from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import get_encoder, get_layers, set_dropout
 from lib.model.stack import ArchitectureJson
-from lib.papers.efficientbert.options import Shared, Warmup
+from lib.papers.efficientbert.options import SubnetworkOptions, Warmup
 from lib.papers.efficientbert.search.net import (
     EmbeddingSizes,
     Net,
@@ -68,7 +68,7 @@ def pair_student_with_teacher_states(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     distillation: Warmup,
-    kept_teacher_heads: Sequence[Sequence[int]] = (),
+    kept_teacher_heads_by_layer: Sequence[Sequence[int]] = (),
 ) -> list[Match]:
     """Return which hidden states of student and teacher the distillation loss compares.
 
@@ -79,8 +79,8 @@ def pair_student_with_teacher_states(
     divides the other.
 
     distillation: options; `mask` and `zero` say how padded tokens count.
-    kept_teacher_heads: for each layer of a student with pruned heads, the indices of
-    the teacher's heads that it still has; () means all."""
+    kept_teacher_heads_by_layer: for each layer of a student with pruned heads, the
+    indices of the teacher's heads that it still has; () means all."""
     pairs = pair_student_with_teacher_layers(
         len(get_layers(student)), len(get_layers(teacher))
     )
@@ -97,7 +97,7 @@ def pair_student_with_teacher_states(
             "scores",
             pairs,
             distillation.mask,
-            heads=kept_teacher_heads,
+            heads=kept_teacher_heads_by_layer,
             distance=distance,
         ),
     ]
@@ -186,7 +186,7 @@ def build_distillation_loss(
     distillation: Warmup,
     numerics: Numerics,
     labels: Tensor | None = None,
-    kept_teacher_heads: Sequence[Sequence[int]] = (),
+    kept_teacher_heads_by_layer: Sequence[Sequence[int]] = (),
 ) -> AbstractContextManager[loop.Loss]:
     """Return a context manager that yields the loss of EfficientBERT's distillation.
 
@@ -200,8 +200,8 @@ def build_distillation_loss(
     numerics: dtype of the teacher's passes.
     labels: labels of all training rows; None leaves out the loss on logits, as on plain
     text.
-    kept_teacher_heads: for each layer of a student with pruned heads, the indices of
-    the teacher's heads that it still has; () means all."""
+    kept_teacher_heads_by_layer: for each layer of a student with pruned heads, the
+    indices of the teacher's heads that it still has; () means all."""
     prediction_args: tuple[Any, ...] = (
         ()
         if labels is None
@@ -211,7 +211,7 @@ def build_distillation_loss(
         student,
         teacher,
         pair_student_with_teacher_states(
-            student, teacher, distillation, kept_teacher_heads
+            student, teacher, distillation, kept_teacher_heads_by_layer
         ),
         numerics,
         *prediction_args,
@@ -433,10 +433,10 @@ def make_training_callbacks(
     subnetwork of the student in each step.
 
     run: the run that is made, to which is saved.
-    subnetwork_options: fields of the options Shared, which say how large a random
-    subnetwork is; None trains the whole student."""
+    subnetwork_options: fields of the options SubnetworkOptions, which say how large a
+    random subnetwork is; None trains the whole student."""
     subnetworks = (
-        [SubnetworkTraining(student, Shared(**subnetwork_options), run.seed)]
+        [SubnetworkTraining(student, SubnetworkOptions(**subnetwork_options), run.seed)]
         if subnetwork_options
         else []
     )
@@ -471,7 +471,7 @@ class SubnetworkTraining(loop.Callback):
     ends, the whole supernet is active again."""
 
     def __init__(
-        self, student: PreTrainedModel, subnetwork_options: Shared, seed: int
+        self, student: PreTrainedModel, subnetwork_options: SubnetworkOptions, seed: int
     ) -> None:
         self.student, self.shared, self.seed = student, subnetwork_options, seed
         self.supernet = from_json(supernet.read_architecture_of_model(student))
@@ -513,7 +513,7 @@ def list_embedding_sizes(
 
 def sample_subnetwork(
     full_net: Net,
-    subnetwork_options: Shared,
+    subnetwork_options: SubnetworkOptions,
     seed: int,
     step: int,
     **embedding_sizes: int,
@@ -546,5 +546,6 @@ def sample_subnetwork(
         if subnetwork_options.window[0] <= size <= subnetwork_options.window[1]:
             return net
     raise Refused(
-        f"Shared.window is {subnetwork_options.window}; none of {DRAWS} draws is in it: move it"
+        f"SubnetworkOptions.window is {subnetwork_options.window}; none of {DRAWS} draws "
+        "is in it: move it"
     )

@@ -115,7 +115,7 @@ def average_metric_over_runs(
     )
 
 
-def format_metric_lines(
+def format_student_similarity_sentences(
     outputs_by_source_heading: Mapping[str, list[LastLayerOutputs]],
     metric: str,
     metric_title: str,

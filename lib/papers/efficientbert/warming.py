@@ -133,9 +133,9 @@ def predistil(
     warmup, train, numerics: fields of the options of the distillation, the training and
     the arithmetic (Warmup, Train, Numerics).
     net: JSON of the student's architecture; None takes that of `start`.
-    shared: fields of the options Shared. With them the student is a supernet, and each
-    step trains one random subnetwork of it (stage 3 of EfficientBERT's search). None
-    trains the whole student."""
+    shared: fields of the options SubnetworkOptions. With them the student is a
+    supernet, and each step trains one random subnetwork of it (stage 3 of
+    EfficientBERT's search). None trains the whole student."""
     arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
@@ -183,8 +183,8 @@ def multitask(
     warmup, train, numerics: fields of the options of the distillation, the training and
     the arithmetic (Warmup, Train, Numerics).
     net: JSON of the encoder's architecture; None takes that of `start`.
-    shared: fields of the options Shared. With them each step trains one random
-    subnetwork of the encoder, which is then a supernet. None trains the whole
+    shared: fields of the options SubnetworkOptions. With them each step trains one
+    random subnetwork of the encoder, which is then a supernet. None trains the whole
     encoder."""
     options = Warmup(**warmup)
     trainings = {

@@ -34,7 +34,7 @@ from lib.papers.students import IMPORTANCE as IMPORTANCE
 from lib.papers.students import LONG as LONG
 from lib.papers.students import count_heads_of_paper_model as count_heads_of_paper_model
 from lib.papers.students import count_kept_heads as count_kept_heads
-from lib.papers.students import finetuned_spec as finetuned_spec
+from lib.papers.students import finetuned_student_spec as finetuned_student_spec
 from lib.papers.students import make_distillation_settings as make_distillation_settings
 from lib.papers.students import (
     select_possible_widths as select_possible_widths,
@@ -202,7 +202,7 @@ def map_controls_of_figure_1_to_spec_functions(
     data or encoder.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    has_controls = TWICE[profile] and not isinstance(profile, grids.ReaderProfile)
+    has_controls = TWICE[profile] and not isinstance(profile, grids.ProfileWithUserData)
     names = {6: f"Prune{AGAIN}", HEADS: f"Plain{AGAIN}"} if has_controls else {}
     return {
         (m, name): partial(student_trained_on_labels_spec, kept_heads_of_paper_model=m)
@@ -226,7 +226,7 @@ def map_controls_of_table_3_to_spec_functions(
     widths_in_twelfths: the widths of the table, in twelfths of the heads."""
     made, longer = (
         {},
-        () if isinstance(profile, grids.ReaderProfile) else LONGER[profile],
+        () if isinstance(profile, grids.ProfileWithUserData) else LONGER[profile],
     )
     for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
@@ -303,7 +303,7 @@ def pruned_undistilled_model_spec(
     width_in_twelfths: width of the model, kept heads of 12.
     ghost_options: settings of the ghost modules (added convolutions), or None for
     none."""
-    return finetuned_spec(
+    return finetuned_student_spec(
         profile,
         task,
         untrained_student_spec(profile, task, width_in_twelfths, ghost_options),

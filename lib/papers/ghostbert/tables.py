@@ -105,7 +105,7 @@ def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
 
     page: the page that is being made.
     widths_in_twelfths: how many of 12 heads the pruned models keep."""
-    profile = page.reader_profile[:]
+    profile = page.profile[:]
     table = {
         f"{m}/12": {
             ("ms", "Prune"): f"{plain:.1f}",

@@ -191,7 +191,7 @@ def make_train_settings(
     few: Json = (
         {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
     )
-    return grids.adapt_options_to_reader_data(profile, replace(train, **few | changes))
+    return grids.adapt_options_to_user_data(profile, replace(train, **few | changes))
 
 
 def make_pruning_data_descriptor(profile: str, task: str) -> Json:

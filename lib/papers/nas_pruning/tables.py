@@ -125,7 +125,7 @@ def list_measured_score_tables(
     search_runs: results of the searches that gave these networks.
     columns: the metrics that are shown."""
     frames = [
-        (search_runs.find_frame(scale), source)
+        (search_runs.find_result_frame(scale), source)
         for source, _, scale in retrained_runs.result_frames_with_source
     ]
     return [
@@ -220,10 +220,8 @@ def show_test_score_table(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_sharing_runs_with_model(
-        str(page.reader_profile), model_labels[0]
-    )
-    encoder = grids.get_encoder_display_name(str(page.reader_profile))
+    same = list_models_sharing_runs_with_model(str(page.profile), model_labels[0])
+    encoder = grids.get_encoder_display_name(str(page.profile))
     place = f"{encoder} in the place of {model_labels[0]}" if same else model_labels[0]
     others = " and ".join(m for m in same if m != model_labels[0])
     text = f"{encoder} takes the place of {others} too, so its runs count once."

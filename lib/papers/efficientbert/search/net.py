@@ -54,7 +54,7 @@ class Layer:
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
 
     @property
-    def tree(self) -> Node:
+    def formula_tree(self) -> Node:
         return _checked(self.formula)
 
     @property

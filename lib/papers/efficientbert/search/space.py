@@ -80,7 +80,7 @@ def make_grammar(stage: str) -> Grammar:
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-def find_size_index(layer: Layer) -> int:
+def find_layer_size_index(layer: Layer) -> int:
     """Return the index, 0 to 15, of a layer's size among the 16 sizes of the search.
 
     A size is (k, q): k stacked feed-forward networks with 1/q of the full inner width,
@@ -173,7 +173,7 @@ class Space:
         Their number is the same for all networks of this space. Only the feed-forward
         networks then have to be counted for each."""
         return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameter_counts_by_size[find_size_index(l)]
+            self.ffn_parameter_counts_by_size[find_layer_size_index(l)]
             for l in self.start.layers
         )
 
@@ -276,7 +276,7 @@ class Space:
         that gives the same distribution, because the number does not depend on
         formulas. In stage 3 its code draws a layer's size in `start` twice as often as
         another; here all are equally likely, as the paper says."""
-        ids = [find_size_index(l) for l in self.start.layers]
+        ids = [find_layer_size_index(l) for l in self.start.layers]
         if "ids" in self.searched_dimensions:
             ids = [
                 layer_choices[i]
@@ -424,7 +424,7 @@ class Space:
         searched = self.searched_dimensions
         rows = [
             [
-                _encode_layer_features(l.formula, find_size_index(l), searched)
+                _encode_layer_features(l.formula, find_layer_size_index(l), searched)
                 for l in net.layers
             ]
             for net in nets
@@ -468,7 +468,7 @@ def _encode_layer_features(
     `size_index`, or 0 where sizes are not searched.
 
     formula: that of the feed-forward networks (FFNs), such as "W2 gelu(W1 x)".
-    size_index: index, 0 to 15, of the layer's size (`find_size_index`).
+    size_index: index, 0 to 15, of the layer's size (`find_layer_size_index`).
     searched_dimensions: what a stage of the search changes, "formula", "ids" (sizes) or
     both."""
     if "formula" not in searched_dimensions:

@@ -110,9 +110,9 @@ def make_search_result(space: Space, net: Net) -> SearchResult:
     "net" is the network that the search found. "supernet" has the same formulas of
     feed-forward networks (FFNs), in each layer as many FFNs as possible, and the full
     width. So it contains all candidates of these formulas. "shared" has the fields of
-    the options Shared, which say how random subnetworks of this supernet are trained.
-    Each layer draws its size (k stacked FFNs, 1/q of the inner width) from all sizes
-    that its formula allows. The size in "net" is twice as probable as another.
+    the options SubnetworkOptions, which say how random subnetworks of this supernet are
+    trained. Each layer draws its size (k stacked FFNs, 1/q of the inner width) from all
+    sizes that its formula allows. The size in "net" is twice as probable as another.
 
     space: the set of networks that was searched; its bounds of parameters hold for the
     subnetworks too.

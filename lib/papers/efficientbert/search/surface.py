@@ -123,7 +123,9 @@ def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> 
             CHANNELS * net.width / net.hidden / layer.q, surface_options.width
         )
         for _ in range(layer.stack):
-            f = evaluate_formula_tree(layer.tree, h, linears, functions, net.mismatch)
+            f = evaluate_formula_tree(
+                layer.formula_tree, h, linears, functions, net.mismatch
+            )
             both = h + f if surface_options.residual else f
             if surface_options.average == "channels":
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)
