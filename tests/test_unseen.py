@@ -433,7 +433,7 @@ def tuned(task, max_unseen_rows=0):
     train = Train(epochs=2, batch=8, lr=1e-3, max_length=24, select="best")
     args = {"targets": Targets("hard"), "numerics": NUMERICS, "train": train}
     args["data"] = (
-        scored(48, 0, unseen)
+        scored(48, 0, max_unseen_rows)
         if task == "scores"
         else data.make_data_descriptor("toy", task, 48, max_unseen_rows=max_unseen_rows)
     )

@@ -641,7 +641,7 @@ def compute_linearity_contrast_weights(
     `alternative_x_values`. The sums of squared residuals of the two lines differ by (u
     @ y)^2 - (v @ y)^2, whose sign is then that of w @ y.
 
-    x, alternative_x: two scales of the same n points, such as a number and its
+    x, alternative_x_values: two scales of the same n points, such as a number and its
     logarithm."""
     u, v = (
         w / np.sqrt((w**2).sum())
