@@ -194,6 +194,74 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     )
 
 
+def test_questions_are_read_as_the_hub_has_them_too(tmp_path):
+    official = rows_of.load(str(put(tmp_path, "questions.json", questions())))
+    rows = [
+        {
+            "context": paragraph["context"],
+            "question": asked["question"],
+            "answers": {
+                key: [answer[key] for answer in asked["answers"]]
+                for key in ("text", "answer_start")
+            },
+        }
+        for article in questions()["data"]
+        for paragraph in article["paragraphs"]
+        for asked in paragraph["qas"]
+    ]
+    dataset = datasets.Dataset.from_list(rows)
+    dataset.to_parquet(str(tmp_path / "a.parquet"))
+    datasets.DatasetDict(train=dataset).save_to_disk(tmp_path / "saved")
+    put(tmp_path, "a.json", rows)
+    put(tmp_path, "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    for name in ("a.parquet", "saved", "a.json", "a.jsonl"):
+        read = rows_of.load(str(tmp_path / name))
+        assert read.keys() == official.keys()
+        for split, part in read.items():
+            assert part.answers == official[split].answers
+            assert (part.a, part.b) == (official[split].a, official[split].b)
+
+
+@pytest.mark.parametrize(
+    "name, content, choice, first",
+    [
+        ("a.TSV", table([(f'"{t}"', f'"{y}"') for t, y in reviews()]), "", "2 classes"),
+        (
+            "a.tsv",
+            table([(t, i % 3) for i, (t, _) in enumerate(reviews())]),
+            ": text, label: SCORES",
+            "scores from 0 to 2",
+        ),
+        (
+            "a.tsv",
+            table([(t, "−1 0 1".split()[i % 3]) for i, (t, _) in enumerate(reviews())]),
+            "",
+            "3 classes: −1, 0, 1",
+        ),
+        (
+            "a.tsv",
+            table(
+                [
+                    (t, "1,000 2,500 4,000".split()[i % 3])
+                    for i, (t, _) in enumerate(reviews())
+                ]
+            ),
+            ": text, label: scores",
+            "scores from 1 to 4",
+        ),
+        (
+            "a.json",
+            {str(i): {"text": t, "label": y} for i, (t, y) in enumerate(reviews())},
+            "",
+            "2 classes: bad, good",
+        ),
+    ],
+)
+def test_unusual_spellings_are_read(tmp_path, name, content, choice, first):
+    read = rows_of.read_user_data(f"{put(tmp_path, name, content)}{choice}")
+    assert f"label: label, {first}" in read.lines[0]
+
+
 def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     labels = datasets.ClassLabel(names=["zebra", "ant"])
     kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
@@ -282,7 +350,76 @@ def refused(path, error):
         (
             "a.csv",
             "text,label,label\n" + "a,b,c\n" * 50,
-            "'label', 'label'; .* each once; fix",
+            "'label', 'label'; .* each once; fix: rename one of the columns 'label'",
+        ),
+        (
+            "a.csv",
+            table([(f"w{i}", f"v{i}", i % 2) for i in range(50)], ('"x, y"', "z", "q")),
+            r"""fix: .*--data '.*a.csv: ("x, y", z|z, "x, y"), q'$""",
+        ),
+        (
+            "a.csv: a, label",
+            table([("w", "x")] * 50, ('"a, b"', "label"), ","),
+            r'unknown column .*\(allowed: "a, b", label\)',
+        ),
+        (
+            "a.tsv: text, label: regression",
+            table(reviews()),
+            "a label of the kind 'regression'; expected classes or scores",
+        ),
+        ("a.csv", table([(t,) for t, _ in reviews()], ("text",)), "fix: add a column"),
+        (
+            "a.tsv",
+            table(reviews(), between=","),
+            "one column, .*; fix: name the file .csv",
+        ),
+        (
+            "a.csv",
+            table(
+                [(t, "ann" if y == "good" else "bob") for t, y in reviews()],
+                ("text", "author"),
+                ",",
+            ),
+            "--data '.*a.csv: text, author'",
+        ),
+        (
+            "a.csv",
+            table(
+                [(i, *row) for i, row in enumerate(reviews())][1:],
+                (0, *reviews()[0]),
+                ";",
+            ),
+            r"that is a row; .*; fix: .*printf 'id1;text1;label\\n'; cat .*a.csv\) > names.csv$",
+        ),
+        (
+            "rows",
+            {
+                "train.csv": table(
+                    [(f"w{i}", 7 * i % 3) for i in range(50)], ("w", 5), ","
+                )
+            },
+            r"printf 'text1,label\\n'; cat .*train.csv\) > names.csv; mv names.csv .*train.csv$",
+        ),
+        (
+            "my rows",
+            {"a b.csv": table(reviews(), between=",")},
+            "--data '.*my rows/a b.csv'",
+        ),
+        *(
+            (
+                "a.tsv",
+                table([(t, labels[i % 4]) for i, (t, _) in enumerate(reviews())]),
+                error,
+            )
+            for labels, error in (
+                (
+                    ("900", "1,000", "1,500", "-3,000"),
+                    "label '1,000', .* expected 1000 for",
+                ),
+                (("900", "1.000", "2.500", "4.000.000"), "label '1.000', .*: scores"),
+                (("7", "1, 4", "3", "2"), "several labels in one cell, '1, 4'"),
+                (("10%", "0.5", "1%", "2%"), "label 0.5 beside 10%; expected one unit"),
+            )
         ),
         (
             "a.tsv",
@@ -292,14 +429,18 @@ def refused(path, error):
         (
             "a.tsv",
             table([(text, "one") for text, _ in reviews()]),
-            "1 different labels, .*; fix: name",
+            "1 different labels, .*; fix: add rows with another label, or name",
         ),
         (
             "a.tsv",
             table([("a", "good"), ("b", "bad")] * 50),
             "2 different rows; expected at least",
         ),
-        ("a.tsv", table(KINDS), "60 different labels, such as '0/1'; .*; fix: name"),
+        (
+            "a.tsv",
+            table(KINDS),
+            "60 different labels, .*; expected 2 to 30 .*; fix: merge",
+        ),
         ("a.tsv", table(SAME), "1 different labels"),
         (
             "a.tsv",
@@ -325,7 +466,7 @@ def refused(path, error):
         (
             "a.tsv",
             table(reviews(), ("a film", "good")),
-            "columns 'a film', 'good'; exp.*; fix: na",
+            "a first line 'a film, good' that is a row; exp.*; fix: put",
         ),
         (
             "a.csv",
@@ -356,7 +497,10 @@ def refused(path, error):
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, line, content, error):
-    put(tmp_path, line.partition(":")[0], content)
+    name = line.partition(":")[0]
+    is_folder = "." not in name
+    for file, part in content.items() if is_folder else ((name, content),):
+        put(tmp_path, f"{name}/{file}" if is_folder else file, part)
     refused(f"{tmp_path}/{line}", error)
 
 

@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -45,7 +45,7 @@ def make_file_content_error(
     error_location: Path | str,
     problem: object,
     expected_content: str,
-    suggested_fix: str = "download the file again",
+    suggested_fix: str = MEND,
 ) -> Refused:
     """Return a Refused (an exception for the user) about the content of a file.
 
@@ -185,17 +185,24 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
+def find_cell_separator(lines: Sequence[str]) -> str:
+    """Return the one of comma, semicolon, tab and bar that parts the most cells of the
+    first line."""
+
+    def count_columns(separator: str) -> int:
+        return len(next(csv.reader(lines[:1], delimiter=separator), []))
+
+    return max(",;\t|", key=count_columns)
+
+
 def _read_csv_table(path: Path, collected_blank_line_locations: list[str]) -> Table:
     lines, rows, first = list(iterate_lines(path)), [], 1
-
-    def count_columns(delimiter: str) -> int:
-        return len(next(csv.reader(lines[:1], delimiter=delimiter), []))
 
     # The first line may be "sep=;", by which a spreadsheet program names the separator.
     if lines and re.fullmatch("sep=[,;|\t]", lines[0]):
         between, first = lines.pop(0)[-1], 2
     else:
-        between = max(",;\t|", key=count_columns)
+        between = find_cell_separator(lines)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
@@ -275,10 +282,11 @@ def _read_objects_as_table(
     value = read_json_value(path, collected_blank_line_locations)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and len(value) > 1:
         value = _convert_to_rows_if_columnar(value)
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        form = "a list of objects, one for each row, or lists of equal length by column"
+        form = "a list of objects, one for each row, which may be the value of `data`"
+        form += ", or lists of equal length by column"
         fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
         raise make_file_content_error(path, f"{value!r:.60}", form, fix)
     return tabulate_objects(str(path), value)
@@ -288,11 +296,15 @@ def _convert_to_rows_if_columnar(json_object: Json) -> list[Json] | Json:
     """Return a table that is stored by column as a list of rows {column: cell}.
 
     pandas writes tables by column, as {column: list of cells} or {column: {index:
-    cell}}. The argument is returned unchanged where it is no dict of columns of equal
-    length; the caller then reports its layout as an error."""
-    cells = [
-        list(c.values()) if isinstance(c, dict) else c for c in json_object.values()
-    ]
+    cell}}, and by row, as {index: {column: cell}}. The argument is returned unchanged
+    where it is no dict of columns of equal length; the caller then reports its layout
+    as an error."""
+    values = list(json_object.values())
+    if all(name.isdigit() for name in json_object) and all(
+        isinstance(row, dict) for row in values
+    ):
+        return values
+    cells = [list(c.values()) if isinstance(c, dict) else c for c in values]
     if not cells or not all(isinstance(column, list) for column in cells):
         return json_object
     if len(set(map(len, cells))) != 1:

@@ -84,8 +84,8 @@ def format_task_title(location_and_columns: str) -> str:
     """Return the title of a user's task in tables: the name of its file or folder.
 
     location_and_columns: the line that names a user's data, such as "/data/reviews.csv:
-    body,
-    stars: scores", which gives "reviews.csv". A folder's name gets a final "/"."""
+    body, stars: scores", which gives "reviews.csv". A folder's name gets a final
+    "/"."""
     place = Path(_parse_location_and_columns(location_and_columns)[0])
     return place.name + "/" * place.is_dir()
 
@@ -96,9 +96,8 @@ def list_task_files(location_and_columns: str) -> list[Path]:
     Their digests tell whether the data have changed. A data set of the Hugging Face hub
     is downloaded first. Raises Absent where there is no training file.
 
-    location_and_columns: the line that names a user's data, such as "/data/reviews.csv:
-    body,
-    stars: scores"."""
+    location_and_columns: the line that names a user's data, such as
+    "/data/reviews.csv: body, stars: scores"."""
     place = Path(
         _find_or_download_data_path(
             _parse_location_and_columns(location_and_columns)[0]
@@ -129,8 +128,7 @@ def load(location_and_columns: str) -> dict[str, Split]:
     becomes "dev". Raises Refused with file and row where a row is malformed.
 
     location_and_columns: the line that names the user's data, such as
-    "/data/reviews.csv: body,
-    stars: scores"."""
+    "/data/reviews.csv: body, stars: scores"."""
     return dict(read_user_data(location_and_columns).splits)
 
 
@@ -292,9 +290,8 @@ def _find_split_files(location: str) -> SplitParts[Path]:
         return SplitParts(ordered, rest)
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
-        raise Absent(
-            f"{given}; fix: name one so, or name a file: --data {path / [*tables][0]}"
-        )
+        file = shlex.quote(str(path / [*tables][0]))
+        raise Absent(f"{given}; fix: name one so, or name a file: --data {file}")
     kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
     why, sheet = "nothing lies there", ""
     if path.is_file():
@@ -322,16 +319,21 @@ def _read_files_cached(
         from datasets import load_from_disk
 
         dataset: Any = load_from_disk(location)
+        if not column_choice and (questions := _list_squad_rows(location, dataset)):
+            return _convert_questions_to_user_data(location, questions, [])
         return _convert_tables_to_user_data(
             location, *_read_dataset_tables(location, dataset), column_choice
         )
     split_paths, rest = _find_split_files(location)
     remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
     if not column_choice and all(map(_has_squad_layout, split_paths.values())):
-        return _read_squad_files(location, split_paths, remarks)
+        questions = {
+            split: squad.read_questions(path) for split, path in split_paths.items()
+        }
+        return _convert_questions_to_user_data(location, questions, remarks)
     tables = {}
     for split, path in split_paths.items():
-        is_quoted = path.suffix == ".tsv" and lines.has_quoted_cells(path)
+        is_quoted = path.suffix.lower() == ".tsv" and lines.has_quoted_cells(path)
         blank: list[str] = []
         tables[split] = lines.read_table_file(
             path, ".csv" if is_quoted else None, blank
@@ -502,41 +504,59 @@ def _is_labelled(rows: Table, label_column: str) -> bool:
 
 
 def _has_squad_layout(path: Path) -> bool:
-    """Return whether a file is JSON in SQuAD's layout, data[].paragraphs[]: questions
-    about passages."""
-    if path.suffix.lower() != ".json":
+    """Return whether a file has questions about passages, in one of SQuAD's layouts:
+    data[].paragraphs[] of the official files, or the hub's row for each question."""
+    if path.suffix.lower() not in (".json", ".jsonl", ".parquet"):
         return False
     value = lines.read_json_value(path)
-    articles = value.get("data") if isinstance(value, dict) else None
+    articles = value.get("data") if isinstance(value, dict) else value
     first = articles[0] if isinstance(articles, list) and articles else None
-    return isinstance(first, dict) and "paragraphs" in first
+    wanted = squad.ROW_KEYS if isinstance(value, list) else {"paragraphs"}
+    return isinstance(first, dict) and wanted <= first.keys()
 
 
-def _read_squad_files(
-    location: str, split_paths: Mapping[str, Path], remarks: list[str]
+def _list_squad_rows(
+    location: str, dataset: Dataset | Mapping[str, Dataset]
+) -> dict[str, list[squad.Question]]:
+    """Return {split: questions} of a `datasets.Dataset` with the columns of SQuAD on
+    the hub, and {} of any other one.
+
+    location: the name of the data, for errors."""
+    parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
+    by_split, _ = _match_names_to_splits(location, parts)
+    if "train" not in by_split or not squad.ROW_KEYS <= {*by_split["train"].features}:
+        return {}
+    return {
+        split: squad.parse_questions(Path(location) / split, part.to_list())
+        for split, part in by_split.items()
+    }
+
+
+def _convert_questions_to_user_data(
+    location: str,
+    questions_by_split: Mapping[str, Sequence[squad.Question]],
+    remarks: list[str],
 ) -> UserData:
-    """Read a user's files in SQuAD's layout: return task, rows by split, and remarks.
+    """Turn a user's questions about passages into task, rows by split, and remarks.
 
     Questions with an answer that is not in the passage at the given position are left
-    out. Raises Refused where they are more than 5 % (FEW) of a file.
+    out. Raises Refused where they are more than 5 % (FEW) of a split.
 
     location: the path of the data, for the task's name.
-    split_paths: {split name: path}.
     remarks: sentences for the user on how the files were read."""
     splits = {}
-    for split, path in split_paths.items():
-        rows = squad.read_questions(path)
+    for split, rows in questions_by_split.items():
         placed = [row for row in rows if row.is_placed]
         if lost := [row for row in rows if not row.is_placed]:
-            count = f"{len(lost)} of {len(rows)} questions"
+            count = f"{len(lost)} of {len(rows)} {split} questions"
             first = "; ".join(map(str, lost[:3]))
             if len(lost) > FEW * len(rows):
                 fault = f"the answers of {count} stand elsewhere, such as: {first}"
                 fix = "count `answer_start` in characters of the passage, from 0"
-                raise make_file_content_error(path, fault, squad.PLACED, fix)
-            remarks.append(f"left out {count} of {path.name}: {first}")
+                raise make_file_content_error(location, fault, squad.PLACED, fix)
+            remarks.append(f"left out {count}: {first}")
         if not placed:
-            raise make_file_content_error(path, "no questions", "some")
+            raise make_file_content_error(location, f"no {split} questions", "some")
         splits[split] = squad.build_split(placed)
     task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"

@@ -237,10 +237,9 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
         positions, width, body = bare["at"], bare["width"], header_and_rows
         more = bare.get("more", False)
     elif lacking:
+        fix = "name them as the training file does, or add a header line"
         fault = f"a first line {quote_for_message(', '.join(head))} without {', '.join(lacking)}"
-        raise make_file_content_error(
-            place, fault, "the names of the columns", "add a header line"
-        )
+        raise make_file_content_error(place, fault, "the names of the columns", fix)
     parsed_rows = []
     for place, cells in body:
         if len(cells) < width and torn:

@@ -11,7 +11,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +21,10 @@ from lib.data.lines import (
     ErrorText,
     Table,
     convert_cell_to_text,
+    find_cell_separator,
     make_file_content_error,
     quote_for_message,
+    read_lines,
     shorten_path,
 )
 from lib.data.read import ParsedRow
@@ -64,7 +66,10 @@ NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A |
 # passage; more than that raises an error.
 MANY = 10
 FEW = 0.05
-SEVERAL = re.compile(r"\d+(,\s*\d+){2,}")
+# Patterns of several labels in one cell, and of a number with separators between its
+# thousands, such as "1,500", which could also be a decimal.
+SEVERAL = re.compile(r"\d+(?:(?:,\s+\d+)+|(?:,\s*\d+){2,})")
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
 
 
 class ColumnChoice(NamedTuple):
@@ -92,9 +97,7 @@ class ColumnRoles:
         and the name of the task contain it, and `parse_column_choice` reads it.
 
         label_kind: "classes" or "scores"."""
-        names = (*self.texts, self.label)
-        quoted = ", ".join(f'"{name}"' if "," in name else name for name in names)
-        return f"{quoted}: {label_kind}"
+        return f"{format_column_names((*self.texts, self.label))}: {label_kind}"
 
 
 @dataclass(frozen=True)
@@ -119,17 +122,23 @@ class LabelCoding:
     is_open: bool
 
 
+def format_column_names(names: Iterable[str]) -> str:
+    """Return the names of columns as a user types them: one with a comma in quotes."""
+    return ", ".join(f'"{name}"' if "," in name else name for name in names)
+
+
 def parse_column_choice(column_choice: str) -> ColumnChoice:
     """Return (column names, kind of label) of the text by which a user chooses columns.
 
     "title, body, stars: scores" gives (["title", "body", "stars"], "scores"): texts
     first, the label last. The kind is "classes", "scores", or "" where none is given. A
     name with a comma must be in double quotes."""
-    kind = next(
-        (k for k in (CLASSES, SCORES) if re.search(rf":\s*{k}\s*$", column_choice)), ""
-    )
-    if kind:
+    *_, last = column_choice.rpartition(":")
+    kind = last.strip().lower() if ":" in column_choice else ""
+    if kind in (CLASSES, SCORES):
         column_choice = column_choice.rpartition(":")[0]
+    else:
+        kind = ""
     cells = next(csv.reader([column_choice], skipinitialspace=True), [])
     return ColumnChoice([cell.strip() for cell in cells if cell.strip()], kind)
 
@@ -149,15 +158,19 @@ def recognise_column_roles(
     header = [
         convert_cell_to_text(name, error_location) for name in header_and_rows[0][1]
     ]
-    if _header_looks_like_data_row(header) and not (
-        chosen_columns and {*chosen_columns} <= {*header}
-    ):
+    is_named = chosen_columns and {*chosen_columns} <= {*header}
+    if not is_named and _header_looks_like_data_row(header_and_rows, header):
         raise make_file_content_error(
             error_location,
             *_describe_missing_header(error_location, header_and_rows, header),
         )
     if chosen_columns:
         for name in chosen_columns:
+            column, _, kind = name.rpartition(":")
+            if name not in header and column.strip() in header:
+                fault = f"a label of the kind {quote_for_message(kind.strip())}"
+                kinds = f"{CLASSES} or {SCORES}"
+                raise make_file_content_error(error_location, fault, kinds, "name one")
             check_known_name(f"column of {error_location}", name, header)
         texts, labels, unclear = list(chosen_columns[:-1]), [chosen_columns[-1]], []
     else:
@@ -265,11 +278,25 @@ def is_metadata_column_name(column_name: str) -> bool:
     )
 
 
-def _header_looks_like_data_row(header: Sequence[str]) -> bool:
-    """Return whether the first row of a table looks like data instead of column names:
-    it has a number or a sentence, and no usual name of a label column."""
-    looks = [NUMBER.fullmatch(name) or len(name.split()) > 4 for name in header]
-    return any(looks) and not any(map(is_label_column_name, header))
+def _header_looks_like_data_row(rows: Table, header: list[str]) -> bool:
+    """Return whether the first line of a text file looks like data instead of column
+    names: it has a number, a sentence or a cell that its column has again, and no usual
+    name of a label column. Tables in JSON and Parquet always have names.
+
+    rows: the table, a list of (file and line, cells), with the header first."""
+    columns = _group_cells_by_column(rows, header)
+    looks = [
+        NUMBER.fullmatch(name)
+        or len(name.split()) > 4
+        or name in columns.get(name, ())
+        and not is_text_column_name(name)
+        for name in header
+    ]
+    return (
+        re.search(r":\d+$", rows[0][0]) is not None
+        and any(looks)
+        and not any(map(is_label_column_name, header))
+    )
 
 
 def _count_label_determined_column_values(
@@ -323,6 +350,13 @@ def _describe_unclear_columns(
     rows: the table, a list of (file and line, cells), with the header first."""
     fault = f"columns {', '.join(map(quote_for_message, header))}"
     expected = "one or two texts and a label, known by their names, each once"
+    if repeated := [name for name, count in Counter(header).items() if count > 1]:
+        return ErrorText(fault, expected, f"rename one of the columns {repeated[0]!r}")
+    if len(header) == 1:
+        fix = "add a column with the label of each row"
+        if separator := re.search("[,;|]", header[0]):
+            fix = f"name the file .csv, if cells are parted by {separator[0]!r}"
+        return ErrorText(f"one column, {quote_for_message(header[0])}", expected, fix)
     columns = {
         name: cells
         for name, cells in _group_cells_by_column(rows, header).items()
@@ -340,7 +374,9 @@ def _describe_unclear_columns(
     texts = texts or _find_columns_with_longest_texts(
         {name: columns[name] for name in rest}
     )
-    lists = [", ".join([*(texts[:2] or ["TEXT"]), n]) for n in labels[:3]]
+    lists = [
+        format_column_names([*(texts[:2] or ["TEXT"]), name]) for name in labels[:3]
+    ]
     choices = [
         f"--data {shlex.quote(f'{shorten_path(location)}: {names}')}" for names in lists
     ]
@@ -359,19 +395,24 @@ def _describe_missing_header(
     location: the path of the data.
     rows: the table, a list of (file and line, cells), without a header.
     header: the first row, which looks like data."""
-    location = rows[0][0].rpartition(":")[0] or location
+    data_path, location = Path(location), rows[0][0].rpartition(":")[0] or location
     numbers = [str(n) for n in range(1, len(header) + 1)]
     columns = _group_cells_by_column([(location, numbers), *rows], numbers)
-    label, texts, names = _find_probable_label_column(columns), 0, []
-    for number, cells in columns.items():
-        is_long = sum(map(len, cells)) > 12 * len(cells) and number != label
-        texts += is_long
-        names.append(f"text{texts}" if is_long else f"id{number}")
-    if label:
-        names[int(label) - 1] = "label"
+    label = _find_probable_label_column(columns)
+    others = {number: cells for number, cells in columns.items() if number != label}
+    texts = [n for n, c in others.items() if sum(map(len, c)) > 12 * len(c)]
+    texts = texts or _find_columns_with_longest_texts(others)[:1]
+    roles = {number: f"text{n}" for n, number in enumerate(texts, 1)}
+    roles |= {label: "label"}
+    names = [roles.get(number, f"id{number}") for number in numbers]
     ending = Path(location).suffix
-    line = ("\\t" if ending == ".tsv" else ",").join(names)
-    form = f"(printf '{line}\\n'; cat {shlex.quote(shorten_path(location))}) > names{ending}"
+    is_csv = ending.lower() == ".csv"
+    separator = find_cell_separator(read_lines(Path(location))[:1]) if is_csv else "\t"
+    line = separator.replace("\t", "\\t").join(names)
+    file = shlex.quote(shorten_path(location))
+    form = f"(printf '{line}\\n'; cat {file}) > names{ending}"
+    if Path(location) != data_path:
+        form += f"; mv names{ending} {file}"
     fault = f"a first line {quote_for_message(', '.join(header))} that is a row"
     fix = f"put them before it, such as {form}"
     return ErrorText(fault, "the names of the columns", fix)
@@ -392,23 +433,23 @@ def _find_columns_with_longest_texts(
 def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) -> str:
     """Return the column that is probably the label, or "" if there is none.
 
-    It is the column with the fewest different values, but at least two. Columns without
-    a name, and those that are ids or dates by their names, do not count.
+    It is the column with the fewest different values, but at least two, which is no
+    text by its name. One that is an id or a date by its name is taken only where there
+    is no other.
 
     cells_by_column: {column: cells}."""
     counts = {
-        n: len(set(cells))
+        n: (is_metadata_column_name(n), len(set(cells)))
         for n, cells in cells_by_column.items()
-        if n and not is_metadata_column_name(n)
+        if n and not is_text_column_name(n) and len(set(cells)) > 1
     }
-    counts = {name: count for name, count in counts.items() if count > 1}
     return min(counts, key=counts.__getitem__, default="")
 
 
 def parse_label_as_number(label_text: str) -> float | None:
     """Return the number that a label's text spells, also with a decimal comma or a
-    percent sign ("3,5 %" is 3.5), or None."""
-    match = NUMBER.fullmatch(label_text)
+    percent sign ("3,5 %" is 3.5) or a typographic minus, or None."""
+    match = NUMBER.fullmatch(label_text.replace("−", "-"))
     return float(match[1].replace(",", ".")) if match else None
 
 
@@ -455,10 +496,10 @@ def infer_label_coding(
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        place = shorten_path(error_location)
-        fix = f"name the columns, the label last: --data '{place}: TEXT, LABEL'"
-        fix += ", or add rows with another label" * (count < 2)
-        kinds = f"2 to {MOST_CLASSES} classes that repeat, or numbers"
+        choice = shlex.quote(f"{shorten_path(error_location)}: TEXT, LABEL")
+        fix = "add rows with another label" if count < 2 else "merge rare classes"
+        fix += f", or name another label: --data {choice}"
+        kinds = f"2 to {most} classes, at most half as many as rows, or {SCORES}"
         raise make_file_content_error(
             f"{error_location}, column {label_column}", fault, kinds, fix
         )
@@ -476,7 +517,19 @@ def _infer_label_kind(
 
     rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}."""
+    parted = [n for n in number_by_label if re.search(r"\d[.,]\d", n)]
+    if parted and all(map(THOUSANDS.fullmatch, parted)):
+        (row,) = [row for row in rows if row.label == parted[0]][:1]
+        fault = f"label {quote_for_message(row.label)}, with a mark before three digits"
+        expected = f"{re.sub('[.,]', '', row.label)} for a whole number"
+        fix = f"write it so; decimals are meant by the kind of label, `: {SCORES}`"
+        raise make_file_content_error(row.place, fault, expected, fix)
+    percents = [n for n in number_by_label if n.endswith("%")]
     for row in rows:
+        if percents and number_by_label[row.label] and row.label not in percents:
+            fault = f"label {row.label} beside {percents[0]}"
+            fix = "write all as percents, or none"
+            raise make_file_content_error(row.place, fault, "one unit", fix)
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
             raise make_file_content_error(row.place, fault, "one", "drop such rows")
@@ -485,9 +538,7 @@ def _infer_label_kind(
         number_by_label
     ):
         return CLASSES
-    if any(value % 1 for value in numbers) or any(
-        n.endswith("%") for n in number_by_label
-    ):
+    if percents or any(value % 1 for value in numbers):
         return SCORES
     is_gapless = max(numbers) - min(numbers) + 1 == len(numbers)
     most = min(MOST_CLASSES, len(rows) // 2) if is_gapless else MOST_GRADES

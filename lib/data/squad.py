@@ -18,6 +18,8 @@ from lib.data.lines import make_file_content_error, read_json_value
 # An error message says that this was expected, where an answer is not in the passage at
 # the position that the file states.
 PLACED = "text that begins there in the passage"
+# Keys of a question in the rows of the Hugging Face hub.
+ROW_KEYS = {"context", "question", "answers"}
 
 
 class Question(NamedTuple):
@@ -85,31 +87,41 @@ def read_questions(path: Path) -> list[Question]:
     """Return all Questions (question, passage, answers) in a file of SQuAD's layout.
 
     A question with an answer at a wrong position has `is_placed` False. Raises Refused
-    where the file does not have the layout data[].paragraphs[].qas[].
+    where the file has another layout.
 
-    path: an official JSON file, or a .jsonl file with rows of the Hugging Face hub."""
+    path: an official JSON file, or a file with rows of the Hugging Face hub, which has
+    one object for each question."""
+    return parse_questions(path, read_json_value(path))
+
+
+def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Question]:
+    """Return the Questions in the content of a file, as `read_questions` does.
+
+    error_location: the file, for errors.
+    content: data[].paragraphs[].qas[] of an official file, or a list of rows."""
     rows = []
     try:
-        for row in _iterate_raw_questions(path):
+        for number, row in enumerate(_iterate_raw_questions(content), 1):
             text, passage = row["question"].strip(), row["context"]
             answers = _parse_answer_texts_and_starts(row["answers"])
             is_placed = all(
                 said and passage.find(said, start) == start for said, start in answers
             )
-            rows.append(Question(row["id"], text, passage, answers, is_placed))
+            rows.append(
+                Question(str(row.get("id", number)), text, passage, answers, is_placed)
+            )
         return rows
     except Refused:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        layout = "SQuAD's layout, data[].paragraphs[].qas[]"
-        raise make_file_content_error(path, repr(error), layout) from None
+        layout = "SQuAD's layout, data[].paragraphs[].qas[], or a row for each question"
+        raise make_file_content_error(error_location, repr(error), layout) from None
 
 
-def _iterate_raw_questions(path: Path) -> Iterator[Json]:
+def _iterate_raw_questions(content: Json | list[Json]) -> Iterator[Json]:
     """Yield each question of a file as a dict with "id", "question", "answers", and its
     passage under "context"."""
-    content = read_json_value(path)
-    if path.suffix == ".jsonl":
+    if isinstance(content, list):
         yield from content
         return
     for article in content["data"]:

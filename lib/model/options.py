@@ -77,9 +77,9 @@ def check_known_name(
     folded = {str(choice).lower(): choice for choice in known_names}
     near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
+    names = [f'"{known}"' if "," in str(known) else str(known) for known in known_names]
     raise Refused(
-        f"unknown {name_kind}: {name!r}{hint} "
-        f"(allowed: {', '.join(map(str, known_names)) or 'none'})"
+        f"unknown {name_kind}: {name!r}{hint} (allowed: {', '.join(names) or 'none'})"
     )
 
 
