@@ -1,9 +1,10 @@
 """This step fine-tunes a model with a layer mix, with pruning, or with both (BERMo)."""
 
+from typing import Literal
+
 import numpy as np
 
 from lib.core.options import Targets
-from lib.core.types import Json
 from lib.model import compact
 from lib.model.parts import count_parameters
 from lib.papers.bermo import pruning
@@ -11,16 +12,17 @@ from lib.papers.bermo.options import Mix, Prune
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop
 from lib.train.learn import TaskTraining, train_and_save
+from lib.train.loop import SettingsJson
 from lib.train.objectives import build_label_or_teacher_loss
 
 
 def fineprune(
     training: TaskTraining,
-    targets: Json,
+    targets: SettingsJson,
     alpha: float | None = None,
-    prune: Json | None = None,
-    mix: Json | None = None,
-    frozen: str | None = None,
+    prune: SettingsJson | None = None,
+    mix: SettingsJson | None = None,
+    frozen: Literal["embeddings", "encoder"] | None = None,
     margin: float | None = None,
     lower_case: bool | None = None,
 ) -> Metrics:

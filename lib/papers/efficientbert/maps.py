@@ -12,7 +12,6 @@ import transformers
 from lib import data as sources
 from lib.core.options import Numerics
 from lib.core.store import RunWriter
-from lib.core.types import Json
 from lib.model import backbone
 from lib.model.parts import get_encoder
 from lib.papers.efficientbert import students
@@ -30,11 +29,11 @@ class LastLayer(NamedTuple):
 
 def maps(
     run: RunWriter,
-    data: Json,
+    data: sources.DataDescriptor,
     rows: list[int],
     examples: int,
     max_length: int,
-    numerics: Json,
+    numerics: loop.SettingsJson,
 ) -> Metrics:
     """Compare the last layers of some models with that of a reference model.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +18,12 @@ from lib.core import disk
 from lib.core.names import derive_seed
 from lib.core.options import Train
 from lib.core.store import RunWriter
-from lib.core.types import Json
-from lib.data import Split, texts, tokens, toy
+from lib.data import DataDescriptor, Split, texts, tokens, toy
 from lib.model import backbone, stack
 from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert.corpus import EPOCHS, iterate_encoded_segment_pairs
-from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, TaskName, Warmup
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, shuffle_row_numbers_into_batches
@@ -48,10 +47,10 @@ class EncodedCorpus(NamedTuple):
 
 def warmup(
     training: TaskTraining,
-    warmup: Json,
-    net: Json | None = None,
-    classifier: str | None = None,
-    score: str = "",
+    warmup: loop.SettingsJson,
+    net: stack.ArchitectureJson | None = None,
+    classifier: TaskName | None = None,
+    score: Literal["", "loss"] = "",
 ) -> Metrics:
     """Distil a student on a task from a fine-tuned teacher.
 
@@ -112,12 +111,12 @@ def warmup(
 
 def predistil(
     run: RunWriter,
-    corpus: Json,
-    warmup: Json,
-    train: Json,
-    numerics: Json,
-    net: Json | None = None,
-    shared: Json | None = None,
+    corpus: CorpusDescriptor,
+    warmup: loop.SettingsJson,
+    train: loop.SettingsJson,
+    numerics: loop.SettingsJson,
+    net: stack.ArchitectureJson | None = None,
+    shared: loop.SettingsJson | None = None,
 ) -> Metrics:
     """Distil a student on plain text.
 
@@ -155,12 +154,12 @@ def predistil(
 
 def multitask(
     run: RunWriter,
-    data: dict[str, Json],
-    warmup: Json,
-    train: Json,
-    numerics: Json,
-    net: Json | None = None,
-    shared: Json | None = None,
+    data: dict[str, DataDescriptor],
+    warmup: loop.SettingsJson,
+    train: loop.SettingsJson,
+    numerics: loop.SettingsJson,
+    net: stack.ArchitectureJson | None = None,
+    shared: loop.SettingsJson | None = None,
 ) -> Metrics:
     """Distil one encoder on several tasks at once.
 

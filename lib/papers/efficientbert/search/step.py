@@ -15,8 +15,9 @@ from lib.core.options import Train
 from lib.core.store import TrainingOutput
 from lib.core.types import Json
 from lib.model import backbone, supernet
+from lib.model.stack import ArchitectureJson
 from lib.papers.efficientbert import students, warming
-from lib.papers.efficientbert.options import CorpusDescriptor, Search, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, Search, TaskName, Warmup
 from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import (
@@ -25,6 +26,7 @@ from lib.papers.efficientbert.search.space import (
     QS,
     STACKS,
     Space,
+    SpaceDescriptor,
     from_json,
 )
 from lib.train import loop
@@ -35,14 +37,14 @@ SearchResult = Json  # {"net", "supernet", "shared"}; `make_search_result` expla
 
 def search(
     training: TaskTraining,
-    space: Json,
-    net: Json,
-    search: Json,
-    warmup: Json | None = None,
-    corpus: Json | None = None,
-    pretrain: Json | None = None,
-    classifier: str | None = None,
-) -> Json:
+    space: SpaceDescriptor,
+    net: ArchitectureJson,
+    search: loop.SettingsJson,
+    warmup: loop.SettingsJson | None = None,
+    corpus: CorpusDescriptor | None = None,
+    pretrain: loop.SettingsJson | None = None,
+    classifier: TaskName | None = None,
+) -> SearchResult:
     """Search for the best small network on a task (EfficientBERT, section 3.2).
 
     This function is a step: it does the work of a run and returns its results. Stages 1
