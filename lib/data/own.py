@@ -511,8 +511,8 @@ def _has_squad_layout(path: Path) -> bool:
     value = lines.read_json_value(path)
     articles = value.get("data") if isinstance(value, dict) else value
     first = articles[0] if isinstance(articles, list) and articles else None
-    wanted = squad.ROW_KEYS if isinstance(value, list) else {"paragraphs"}
-    return isinstance(first, dict) and wanted <= first.keys()
+    needed_keys = squad.ROW_KEYS if isinstance(value, list) else {"paragraphs"}
+    return isinstance(first, dict) and needed_keys <= first.keys()
 
 
 def _list_squad_rows(
