@@ -179,14 +179,14 @@ def list_planned_runs_of_notebooks(args: argparse.Namespace) -> NotebookGrids:
     from lib.core.store import Store
     from lib.papers.grids import (
         describe_user_data_and_model,
-        get_user_attribute_of_profile,
+        get_attribute_of_profile_with_user_data,
     )
 
     print_changed_table_warnings()
     grids, absent = {}, {}
     args.profile, values = parse_profile_and_parameters(args)
     lines = describe_user_data_and_model(args.profile)[1:]
-    if full := get_user_attribute_of_profile(args.profile, "data"):
+    if full := get_attribute_of_profile_with_user_data(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
@@ -237,7 +237,9 @@ def describe_training_on_user_data(
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
-    if not (grids.get_user_attribute_of_profile(profile, "data") and trainings):
+    if not (
+        grids.get_attribute_of_profile_with_user_data(profile, "data") and trainings
+    ):
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -264,8 +266,9 @@ def run_baselines_and_print_scores(
     from lib.stats.paired import SHARES
 
     for spec in baseline_specs:
-        if spec.step != "bag_of_words" or not grids.get_user_attribute_of_profile(
-            profile, "data"
+        if (
+            spec.step != "bag_of_words"
+            or not grids.get_attribute_of_profile_with_user_data(profile, "data")
         ):
             continue
         print_failed_runs(

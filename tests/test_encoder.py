@@ -58,7 +58,7 @@ def changed(folder, name="config.json", **fields):
 def refusal(folder, task=None):
     """The line with which a folder is refused."""
     with pytest.raises(Refused) as caught:
-        encoder.resolve_encoder_folder(folder, task)
+        encoder.check_and_find_encoder_folder(folder, task)
     told = str(caught.value)
     assert "\n" not in told and f"{folder}" in told and "fix: " in told
     assert str(Path(folder).resolve()) not in told  # It is the path as it was given.
@@ -69,7 +69,9 @@ def refusal(folder, task=None):
 def test_an_encoder_of_each_family_is_taken(family, make):
     folder = make(family, positions=132)
     for task in (None, SINGLE, PAIRS, SPANS):
-        assert encoder.resolve_encoder_folder(folder, task) == str(folder.resolve())
+        assert encoder.check_and_find_encoder_folder(folder, task) == str(
+            folder.resolve()
+        )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     found = encoder.read_tokenizer_ids(folder, family)
     assert (found.size, found.pad) == (len(tokenizer), tokenizer.pad_token_id)
@@ -92,7 +94,7 @@ def test_a_tokenizer_larger_than_the_embedding_is_refused_with_both_sizes(make):
     model, tokenizer = backbone.load(folder)
     model.resize_token_embeddings(len(tokenizer))
     backbone.save(model, tokenizer, folder)
-    assert encoder.resolve_encoder_folder(folder)
+    assert encoder.check_and_find_encoder_folder(folder)
 
 
 def test_a_vocabulary_without_special_tokens_gets_them_behind_the_last_one(make):
@@ -125,13 +127,13 @@ def test_a_tokenizer_without_padding_is_refused(make):
     bare.save_pretrained(folder)
     assert "no token for padding; fix: name one as pad_token" in refusal(folder)
     changed(folder, "tokenizer_config.json", pad_token="[PAD]")
-    assert encoder.resolve_encoder_folder(folder)
+    assert encoder.check_and_find_encoder_folder(folder)
     assert transformers.AutoTokenizer.from_pretrained(folder).pad_token_id == 0
 
 
 def test_positions_count_from_the_padding_id(make):
     folder = make("roberta", positions=130)
-    assert encoder.resolve_encoder_folder(folder)
+    assert encoder.check_and_find_encoder_folder(folder)
     changed(folder, pad_token_id=3)
     told = refusal(folder)
     assert "max_position_embeddings 130; expected a whole number from 132" in told
@@ -150,7 +152,7 @@ def test_pairs_need_two_token_types(make):
     backbone.save(transformers.BertModel(config), tokenizer, folder)
     for task in (PAIRS, None):
         assert "type_vocab_size is 1, and pairs have 2" in refusal(folder, task)
-    assert encoder.resolve_encoder_folder(folder, SINGLE)
+    assert encoder.check_and_find_encoder_folder(folder, SINGLE)
 
 
 def test_a_git_lfs_pointer_is_told(make):
@@ -193,7 +195,7 @@ def test_weights_that_do_not_fit_the_configuration_are_named(make):
         assert message in told
     half = {n: v.bfloat16() for n, v in sound.items()}
     save_file(half, folder / "model.safetensors", {"format": "pt"})
-    assert encoder.resolve_encoder_folder(folder)
+    assert encoder.check_and_find_encoder_folder(folder)
 
 
 def test_what_reads_to_the_left_alone_is_refused(make):
@@ -236,16 +238,16 @@ def test_a_head_for_something_else_is_refused_and_its_fix_works(
     told = refusal(folder, SINGLE)
     assert message in told and HEADLESS in told
     exec(told.partition('python -c "')[2].partition('"')[0], {})
-    assert encoder.resolve_encoder_folder(f"{folder}-encoder", SINGLE)
+    assert encoder.check_and_find_encoder_folder(f"{folder}-encoder", SINGLE)
 
 
 def test_a_head_that_fits_is_taken(make):
     folder = make()
     headed(folder, "BertForSequenceClassification", num_labels=2)
-    assert encoder.resolve_encoder_folder(folder, SINGLE)
-    assert encoder.resolve_encoder_folder(folder, SPANS)  # It gets a new one.
+    assert encoder.check_and_find_encoder_folder(folder, SINGLE)
+    assert encoder.check_and_find_encoder_folder(folder, SPANS)  # It gets a new one.
     changed(folder, id2label={"0": "Bad", "1": "GOOD"})
-    assert encoder.resolve_encoder_folder(folder, SINGLE)
+    assert encoder.check_and_find_encoder_folder(folder, SINGLE)
 
 
 def test_a_pickle_is_converted_by_the_command_that_the_refusal_names(make, capsys):
@@ -256,7 +258,7 @@ def test_a_pickle_is_converted_by_the_command_that_the_refusal_names(make, capsy
     command = refusal(folder).partition("fix: python -m lib ")[2]
     assert command == "fetch my-bert" and not main(command.split())
     assert capsys.readouterr().out.strip().endswith("my-bert")
-    assert encoder.resolve_encoder_folder(folder)
+    assert encoder.check_and_find_encoder_folder(folder)
     again = load_file(folder / "model.safetensors")
     assert all(torch.equal(again[name], value) for name, value in save.items())
 
@@ -271,7 +273,7 @@ def test_weights_in_parts_are_joined_by_the_command_that_the_refusal_names(make)
     assert "its weights are in parts" in told
     code = told.partition('python -c "')[2].removesuffix('"')
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    assert encoder.resolve_encoder_folder(folder)
+    assert encoder.check_and_find_encoder_folder(folder)
 
 
 def test_names_with_blanks_and_line_ends_give_one_line_that_can_be_typed(make):
@@ -279,7 +281,7 @@ def test_names_with_blanks_and_line_ends_give_one_line_that_can_be_typed(make):
     folder = make().rename("two\nlines")
     for name in ("a\nb", str(folder), "tab\there"):
         with pytest.raises(Refused, match="no name of one line; fix: ") as caught:
-            encoder.resolve_encoder_folder(name)
+            encoder.check_and_find_encoder_folder(name)
         assert len(str(caught.value).splitlines()) == 1
 
 
@@ -290,7 +292,7 @@ def test_a_name_at_the_hub_is_told_how_to_fetch_and_then_taken(make, monkeypatch
     monkeypatch.setattr(paths, "models_root", lambda: Path.cwd() / "models")
     shutil.copytree(folder, "models/bert-base-uncased")
     for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
-        found = encoder.resolve_encoder_folder(name)
+        found = encoder.check_and_find_encoder_folder(name)
         assert found == str(Path.cwd() / "models/bert-base-uncased")
 
 
@@ -308,7 +310,7 @@ def test_a_folder_that_holds_the_encoder_and_an_adapter_are_told(make):
 def test_an_encoder_is_opened_without_torch(make):
     folder = make()
     code = "import sys; from lib.papers import encoder; "
-    code += "encoder.resolve_encoder_folder(sys.argv[1]); "
+    code += "encoder.check_and_find_encoder_folder(sys.argv[1]); "
     code += "assert not {'torch', 'transformers'} & {*sys.modules}"
     command = [sys.executable, "-c", code, str(folder.resolve())]
     subprocess.run(command, check=True, cwd=paths.ROOT)

@@ -656,7 +656,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     with pytest.raises(
         FileNotFoundError, match="has no config.json; it must be a BERT"
     ):
-        grids.resolve_encoder_folder(str(tmp_path))
+        grids.check_and_find_encoder_folder(str(tmp_path))
     folder = Path(encoder())
     sound = json.loads((folder / "config.json").read_text())
     told = [
@@ -680,7 +680,7 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     for content, message in told:
         put(folder, "config.json", content)
         with pytest.raises(ValueError, match=message) as caught:
-            grids.resolve_encoder_folder(str(folder))
+            grids.check_and_find_encoder_folder(str(folder))
         assert "\n" not in str(caught.value)
 
 
@@ -1145,7 +1145,9 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
     parts = {"data": "reviews.tsv" * is_own}
-    told = SimpleNamespace(get_user_attribute_of_profile=lambda _, name: parts[name])
+    told = SimpleNamespace(
+        get_attribute_of_profile_with_user_data=lambda _, name: parts[name]
+    )
     told.list_user_data_warnings = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
     names |= dict(profile="toy")

@@ -483,12 +483,12 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
             == run.metrics[f"unseen.{name}"]
         )
         joint = metrics.compute_metric(name, found["said"], found["labels"])
-        assert compare.compute_score_including_unseen_rows(
+        assert compare.compute_score_on_development_and_unseen_rows(
             run, column
         ) == pytest.approx(joint, abs=1e-12)
         assert compare.read_development_score(run, column) == run.metrics[name]
         assert (
-            compare.compute_score_including_unseen_rows(plain, column)
+            compare.compute_score_on_development_and_unseen_rows(plain, column)
             == run.metrics[name]
         )
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200

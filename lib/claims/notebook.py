@@ -498,9 +498,9 @@ def find_notebook_page_folder(
     )
     lines, task = (
         grids.describe_user_data_and_model(scope),
-        grids.get_user_attribute_of_profile(scope, "task_title"),
+        grids.get_attribute_of_profile_with_user_data(scope, "task_title"),
     )
-    model = Path(grids.get_user_attribute_of_profile(scope, "model")).name
+    model = Path(grids.get_attribute_of_profile_with_user_data(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v

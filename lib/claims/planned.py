@@ -139,7 +139,7 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
     subclass of str, adds a user's own data."""
     by_step = {}
-    if grids.get_user_attribute_of_profile(profile, "data"):
+    if grids.get_attribute_of_profile_with_user_data(profile, "data"):
         return by_step
     for line in read_run_plan(profile[:]):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -155,7 +155,7 @@ def notebook_has_runs(profile: str, notebook_id: str) -> bool:
 
     profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
     subclass of str, adds a user's own data."""
-    has_own_rows = bool(grids.get_user_attribute_of_profile(profile, "data"))
+    has_own_rows = bool(grids.get_attribute_of_profile_with_user_data(profile, "data"))
     if has_own_rows and not find_paper_name_of_notebook(notebook_id):
         return True
     return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
@@ -189,8 +189,9 @@ def list_rows_to_run(
     page_lines = [
         line for line in read_run_plan(profile[:]) if line.page == notebook_id
     ]
-    if given.keys() & changed_parameters or grids.get_user_attribute_of_profile(
-        profile, "data"
+    if (
+        given.keys() & changed_parameters
+        or grids.get_attribute_of_profile_with_user_data(profile, "data")
     ):
         return grid_function(profile, **given)
     if not page_lines:

@@ -78,32 +78,39 @@ class TokenizerIds:
     types: int
 
 
-def resolve_encoder_folder(path: str | Path, task: Task | None = None) -> str:
+def check_and_find_encoder_folder(
+    folder_or_checkpoint_name: str | Path, task_to_train: Task | None = None
+) -> str:
     """Check a user's own encoder, and return the full path of its folder.
 
     So an encoder that cannot be trained is refused before any work begins. Raises
     Absent where a file is missing, and Refused where configuration, weights, tokenizer
     and task do not fit together.
 
-    path: a folder written by `save_pretrained` of transformers, relative to the working
-    folder or to the project, or the name of a downloaded checkpoint.
-    task: the task to train; None checks that the encoder reads pairs of texts, and does
-    not check a task head."""
-    if not str(path).isprintable():
+    folder_or_checkpoint_name: a folder written by `save_pretrained` of transformers,
+    relative to the working folder or to the project, or the name of a downloaded
+    checkpoint.
+    task_to_train: the task to train; None checks that the encoder reads pairs of texts,
+    and does not check a task head."""
+    if not str(folder_or_checkpoint_name).isprintable():
         fix = "fix: rename its folder, in characters that are printed"
-        raise Absent(f"no model {str(path)!r}: it is no name of one line; {fix}")
-    place = paths.resolve_user_path(path)
+        raise Absent(
+            f"no model {str(folder_or_checkpoint_name)!r}: it is no name of one line; {fix}"
+        )
+    place = paths.resolve_user_path(folder_or_checkpoint_name)
     if not place.is_dir():
         place = (
             data.find_checkpoint_folder_with_file(
-                models.shorten_hub_name(str(path)), data.WEIGHTS
+                models.shorten_hub_name(str(folder_or_checkpoint_name)), data.WEIGHTS
             )
             or place
         )
     try:
-        check_encoder(place, task)
+        check_encoder(place, task_to_train)
     except Refused as error:
-        message = str(error).replace(str(place), str(path).rstrip("/"))
+        message = str(error).replace(
+            str(place), str(folder_or_checkpoint_name).rstrip("/")
+        )
         raise type(error)(message) from None
     return str(place)
 

@@ -33,11 +33,13 @@ from lib.data import DataDescriptor, grammar, models, own
 from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.papers.encoder import (
+    check_and_find_encoder_folder as check_and_find_encoder_folder,
+)
+from lib.papers.encoder import (
     find_position_offset,
     read_configuration,
     read_encoder_shape,
 )
-from lib.papers.encoder import resolve_encoder_folder as resolve_encoder_folder
 from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
@@ -211,7 +213,7 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    if folder := get_user_attribute_of_profile(profile, "model"):
+    if folder := get_attribute_of_profile_with_user_data(profile, "model"):
         kind = read_encoder_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
     return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
@@ -234,7 +236,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     family: such as "bert" or "roberta"."""
-    if folder := get_user_attribute_of_profile(profile, "model"):
+    if folder := get_attribute_of_profile_with_user_data(profile, "model"):
         return Spec(
             "checkpoint",
             {"name": folder, "digest": data.digest_weights(folder)},
@@ -264,7 +266,7 @@ def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
     checkpoint_name: such as "bert-base-uncased"."""
     return (
         backbone_spec(profile)
-        if get_user_attribute_of_profile(profile, "model")
+        if get_attribute_of_profile_with_user_data(profile, "model")
         else checkpoint_spec(checkpoint_name)
     )
 
@@ -295,7 +297,7 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     family: such as "bert"; a user's own encoder has one shape for all families."""
-    if folder := get_user_attribute_of_profile(profile, "model"):
+    if folder := get_attribute_of_profile_with_user_data(profile, "model"):
         return read_encoder_shape(folder)
     check_known_name(
         f"kind of encoder in profile {profile!r}",
@@ -346,7 +348,7 @@ class ProfileWithUserData(str):
         task = own.infer_task(data) if data else None
         self.data, self.model = (
             task.name if task else "",
-            model and resolve_encoder_folder(model, task),
+            model and check_and_find_encoder_folder(model, task),
         )
         self.length = length
         if data and profile == "toy" and not model:
@@ -510,7 +512,8 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
     if not isinstance(profile, ProfileWithUserData):
         return {"profile": profile[:]}
     reader_parts = {
-        name: get_user_attribute_of_profile(profile, name) for name in PARAMETERS[1:]
+        name: get_attribute_of_profile_with_user_data(profile, name)
+        for name in PARAMETERS[1:]
     }
     cut = {"length": profile.length} if profile.length else {}
     return {"profile": profile[:]} | reader_parts | cut
@@ -531,7 +534,7 @@ def format_profile_as_command_options(profile: str) -> list[str]:
     ]
 
 
-def get_user_attribute_of_profile(profile: str, attribute_name: str) -> str:
+def get_attribute_of_profile_with_user_data(profile: str, attribute_name: str) -> str:
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
     A ProfileWithUserData is the name of an experiment's size with a user's own data or
@@ -566,7 +569,8 @@ def digest_user_data_and_model(profile: str) -> list[str]:
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
     name, model = (
-        get_user_attribute_of_profile(profile, what) for what in PARAMETERS[1:]
+        get_attribute_of_profile_with_user_data(profile, what)
+        for what in PARAMETERS[1:]
     )
     digests = [
         name and data.digest_rows_and_list_splits("own", name)[0],
@@ -632,7 +636,7 @@ def select_tasks(
     of str, adds a user's own data or encoder.
     tasks_by_profile: {profile: tasks of the page}."""
     check_known_name("profile", profile, tasks_by_profile)
-    if title := get_user_attribute_of_profile(profile, "task_title"):
+    if title := get_attribute_of_profile_with_user_data(profile, "task_title"):
         for name in chosen_tasks:
             check_known_name("task of your own data", name, (title,))
         return (title,)
@@ -735,7 +739,7 @@ def make_training_data_descriptor(
     adds_unseen_evaluation_rows: whether models are also scored on unseen rows: labelled
     rows on which nothing is trained or selected. A user's own data have none.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
-    if name := get_user_attribute_of_profile(profile, "data"):
+    if name := get_attribute_of_profile_with_user_data(profile, "data"):
         counts = limit_user_data_row_counts(
             name, profile, row_count, held_out_row_count
         )
@@ -804,7 +808,7 @@ def find_user_data_passage_window_settings(profile: str) -> Span | None:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    name = get_user_attribute_of_profile(profile, "data")
+    name = get_attribute_of_profile_with_user_data(profile, "data")
     return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
@@ -854,7 +858,7 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    if not get_user_attribute_of_profile(profile, "data"):
+    if not get_attribute_of_profile_with_user_data(profile, "data"):
         return None
     usual, reads = (
         find_truncation_length(profile),
@@ -1001,8 +1005,8 @@ def select_score_columns_by_task(
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     printed_columns: the Columns of the paper's table."""
-    if name := get_user_attribute_of_profile(profile, "data"):
-        title = get_user_attribute_of_profile(profile, "task_title")
+    if name := get_attribute_of_profile_with_user_data(profile, "data"):
+        title = get_attribute_of_profile_with_user_data(profile, "task_title")
         return {
             title: (
                 MetricColumn(

@@ -417,13 +417,15 @@ def read_development_score(run: Run | None, column: MetricColumn) -> float:
 
     Only the rows of the MetricColumn's split count, as in the scores of papers. Extra
     labelled rows that no training used (unseen rows) are added by
-    `compute_score_including_unseen_rows`.
+    `compute_score_on_development_and_unseen_rows`.
 
     column: a metric on a split of a task."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
-def compute_score_including_unseen_rows(run: Run | None, column: MetricColumn) -> float:
+def compute_score_on_development_and_unseen_rows(
+    run: Run | None, column: MetricColumn
+) -> float:
     """Return a run's score by a metric on all its rows, from 0 to 1; nan if missing.
 
     On the development split, unseen rows count too: labelled rows that neither training
@@ -468,7 +470,7 @@ def tabulate_run_scores_in_points(
             if column.split == "dev" or column.score_key in frame:
                 run = row.get("run")
                 values = (
-                    compute_score_including_unseen_rows(run, column),
+                    compute_score_on_development_and_unseen_rows(run, column),
                     read_development_score(run, column),
                 )
                 scores = dict(

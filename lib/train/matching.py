@@ -133,7 +133,7 @@ def record_states_and_attention_scores(
         yield seen
 
 
-def run_encoder_without_head(
+def run_encoder_for_recording_hooks(
     model: PreTrainedModel, batch: loop.Batch, unused_training_row_numbers: np.ndarray
 ) -> None:
     """Run a model's encoder without its head, where only hidden states are needed.
@@ -149,7 +149,7 @@ def run_encoder_without_head(
 def build_teacher_forward(
     model: PreTrainedModel,
     numerics: Numerics,
-    run_forward: Forward = run_encoder_without_head,
+    run_forward: Forward = run_encoder_for_recording_hooks,
     with_attention_scores: bool = True,
 ) -> Iterator[TeacherForward]:
     """Make the function that runs a teacher on a batch without gradients.
@@ -187,7 +187,7 @@ def build_matching_loss(
     student: PreTrainedModel,
     teacher_forward: TeacherForward,
     layer_matches: Sequence[Match],
-    run_forward: Forward = run_encoder_without_head,
+    run_forward: Forward = run_encoder_for_recording_hooks,
     prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
     """Make the loss by which a student learns to match a teacher's hidden states.
@@ -238,7 +238,7 @@ def build_matching_loss_running_teacher(
     teacher: PreTrainedModel,
     layer_matches: Sequence[Match],
     numerics: Numerics,
-    run_forward: Forward = run_encoder_without_head,
+    run_forward: Forward = run_encoder_for_recording_hooks,
     prediction_loss: PredictionLoss | None = None,
 ) -> Iterator[loop.Loss]:
     """Make a distillation loss on hidden states, where the teacher runs on each batch.
