@@ -2,12 +2,15 @@
 method is added.
 """
 
+import importlib
 import json
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import count
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -15,6 +18,7 @@ import torch
 from conftest import made_up
 from torch.utils.flop_counter import FlopCounterMode
 
+from lib import methods
 from lib.claims import notebook
 from lib.core import paths
 from lib.core.names import Refused
@@ -368,6 +372,95 @@ def test_networks_are_timed_as_cut_without_training(anywhere):
     assert "model:Fine-pruned BERT 3/12" not in models
     for name in (
         "Width",
+NUMBERS = count()
+RANKS = """
+def plan_pruning(shape, share):
+    return [(3, shape.ffn // 4)] * shape.layers, {"op": "cut", "heads": 3, **MORE}
+def compute_importance_scores(model):
+    raise NotImplementedError
+"""
+DROPS = """
+def plan_pruning(shape, share):
+    return [(shape.heads, shape.ffn)], {"layers": [0], **MORE}
+def prune(model, layers, version=0):
+    raise NotImplementedError
+"""
+VERSIONS = {}, {"version": 1}, {"version": 2}
+
+
+@pytest.fixture
+def write_method(tmp_path, monkeypatch):
+    """f(code): write a method "Edge" of one's own; return the name of its file."""
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+
+    def write(code):
+        name = f"edge_{next(NUMBERS)}"
+        if code is not None:
+            (tmp_path / f"{name}.py").write_text(code)
+        importlib.invalidate_caches()
+        monkeypatch.setitem(methods.METHODS, "Edge", name)
+        monkeypatch.setattr(frontier, "TABLE", frontier.collect_compression_methods())
+        return name
+
+    return write
+
+
+PLAN = "def prune(model): pass\ndef plan_pruning(shape, share): return "
+FAULTS = [
+    (None, "unknown file that METHODS of lib/methods names: .*allowed: .*layer_dropp"),
+    ("import absent_package", "cannot be imported .*No module named 'absent_package'"),
+    ("def plan_pruning(", r"cannot be imported \(SyntaxError"),
+    ("def prune(model): pass", "plan_pruning failed .*has no attribute 'plan_pruning'"),
+    (PLAN + "share['x']", r"plan_pruning failed \(TypeError"),
+    (PLAN + "[(6, 8)]", r"plan_pruning returned \[\(6, 8\)\] \(ValueError: not enough"),
+    (PLAN + "None", r"plan_pruning returned None \(TypeError"),
+    (PLAN + "[], {}", r"returned \(\[\], {}\) \(ValueError: 0 layers\)"),
+    (PLAN + "[(6, 8)] * 99, {}", "ValueError: 99 layers"),
+    (PLAN + "[(13, 8)], {}", "ValueError: 13 heads"),
+    (PLAN + "[(0.5, 8)], {}", "ValueError: 0.5 heads"),
+    (PLAN + "[(6, 10**9)], {}", "ValueError: 1000000000 neurons"),
+    (PLAN + "[(6,)], {}", r"returned \(\[\(6,\)\], {}\) \(ValueError: not enough"),
+    (PLAN + "[(6, 8)], [1]", r"returned \(\[\(6, 8\)\], \[1\]\) \(TypeError"),
+    (PLAN + "[(6, 8)], {'x': {1, 2}}", r"\(set\) cannot stand in a Spec"),
+    (PLAN.partition("\n")[2] + "[(6, 8)], {}", "no function `prune`, and no operation"),
+]
+
+
+@pytest.mark.parametrize("code, text", FAULTS)
+def test_a_wrong_method_is_refused_with_its_file_and_a_fix(
+    code, text, write_method, anywhere
+):
+    name = write_method(code)
+    with pytest.raises(Refused, match=text) as caught:
+        grid(methods=["Whole", "Edge"])
+    message = str(caught.value)
+    assert name in message and "\n" not in message
+    assert code is None or f"lib/methods/{name}.py" in message and "; fix: " in message
+    others, values = notebook.find_notebook_path("92_your_task"), {"methods": ["Whole"]}
+    assert notebook.execute_grid_cell_and_list_rows(others, values)["grid"]
+
+
+def test_a_version_of_a_ranking_makes_its_scores_again(write_method, anywhere):
+    """Else the scores of a mended function would be those of the wrong one."""
+
+    def plan(code, **more):
+        write_method(code.replace("MORE", repr(more)))
+        (row,) = grid(methods=["Edge"], budgets=[3])
+        return row["spec"].inputs["start"]
+
+    plain, first, second = (plan(RANKS, **more) for more in VERSIONS)
+    assert "version" not in plain.inputs["importance"].args["importance"]
+    for start, version in ((first, 1), (second, 2)):
+        ranking = start.inputs["importance"].args["importance"]
+        assert ranking["version"] == version
+    for start in (plain, first, second):
+        assert start.args["surgery"] == [{"op": "cut", "heads": 3}]
+    for version, start in enumerate(plan(DROPS, **more) for more in VERSIONS):
+        (change,) = start.args["surgery"]
+        assert change.get("version", 0) == version
+        assert "importance" not in start.inputs
+
+
         "GhostBERT",
         "NAS",
         "Random",

@@ -146,7 +146,8 @@ class Importance(Option):
     al.'s code. Each batch then adds the absolute value of the sum of all gradients so
     far.
     by: "" for first-order Taylor importance, or the file in lib/methods whose function
-    computes the scores, such as "taylor_importance" (that of Torch-Pruning)."""
+    computes the scores, such as "taylor_importance" (that of Torch-Pruning).
+    version: a number that says which code of that file computes the scores."""
 
     # Rows on which the importance of heads and neurons is measured: training rows that
     # are held out, or the development rows, as in the code of Hou et al. The latter is
@@ -162,6 +163,9 @@ class Importance(Option):
     # heads and neurons, such as "taylor_importance". "" ranks them by first-order
     # Taylor importance.
     by: str = ""
+    # Number that the method in lib/methods gives, as `version` among the arguments of
+    # its plan. A user raises it when the scores change; the step does not read it.
+    version: int = 0
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from lib.core.papers import import_module_of_each_paper
 from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Run
 from lib.core.types import Json
-from lib.methods import METHODS, import_method
+from lib.methods import METHODS, import_method, plan_pruning_by_method
 from lib.papers import grids, students
 from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS
@@ -101,23 +101,28 @@ def student_of_pruning_module_spec(
 
     Such a method is in none of the papers. Its module in lib.methods says which heads
     and neurons, or which layers, the student keeps. If the module has a function
-    `compute_importance_scores`, the function ranks heads and neurons. The training is
-    that of all methods that are compared.
+    `compute_importance_scores`, the function ranks heads and neurons, and a `version`
+    among the arguments of its plan belongs to the ranking. The training is that of all
+    methods that are compared.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
     module_name: name of the module, such as "layer_dropping"."""
     method, inputs = import_method(module_name), {}
+    _, arguments = plan_pruning_by_method(
+        module_name, find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
+    )
     if hasattr(method, "compute_importance_scores"):
+        take = arguments.get if hasattr(method, "prune") else arguments.pop
         options = replace(
-            students.IMPORTANCE[profile], cumulative=False, by=module_name
+            students.IMPORTANCE[profile],
+            cumulative=False,
+            by=module_name,
+            version=take("version", 0),
         )
         ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
-    _, arguments = method.plan_pruning(
-        find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
-    )
     return compressed_student_spec(
         profile, task, {"op": module_name} | arguments, **inputs
     )
@@ -326,8 +331,9 @@ def list_kept_widths_of_layers(
         m = flops_budget_in_twelfths if pruning_rule == "width" else HEADS
         pairs = [(m * shape.heads // HEADS, m * shape.ffn // HEADS)] * shape.layers
     else:
-        plan = import_method(pruning_rule).plan_pruning
-        pairs, _ = plan(shape, flops_budget_in_twelfths / HEADS)
+        pairs, _ = plan_pruning_by_method(
+            pruning_rule, shape, flops_budget_in_twelfths / HEADS
+        )
     return [{"heads": heads, "ffn": neurons} for heads, neurons in pairs]
 
 
