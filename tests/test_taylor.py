@@ -11,6 +11,7 @@ from conftest import finetuned, untrained
 from test_importance import batches, loss_of, rows
 
 from lib import data
+from lib.core.names import Refused
 from lib.core.options import Distil, Importance, Numerics, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.methods import taylor_importance
@@ -85,6 +86,42 @@ def test_a_score_is_what_the_loss_loses_by_each_weight(tiny):
                     moved.append(abs(ends[0] - ends[1]) / (2 * eps))
             sums.append(sum(moved))
     assert found[3] / found[50] == pytest.approx(float(sums[0] / sums[1]), rel=1e-4)
+
+
+RIGHT = torch.zeros(2, 12), torch.zeros(2, 96)
+
+
+@pytest.mark.parametrize(
+    "scores, shown",
+    [
+        (None, "NoneType"),
+        (RIGHT[0], r"Tensor \[2, 12\]"),
+        (RIGHT[:1], r"Tensor \[2, 12\]"),
+        (RIGHT[::-1], r"Tensor \[2, 96\], Tensor \[2, 12\]"),
+        ((*RIGHT, None), r"Tensor \[2, 12\], Tensor \[2, 96\], NoneType"),
+        ((RIGHT[0], RIGHT[1].numpy()), r"Tensor \[2, 12\], ndarray \[2, 96\]"),
+        ((RIGHT[0][0], RIGHT[1][0]), r"Tensor \[12\], Tensor \[96\]"),
+    ],
+)
+def test_scores_of_another_form_are_refused_with_their_file(
+    scores, shown, tiny, monkeypatch
+):
+    monkeypatch.setattr(
+        taylor_importance, "compute_importance_scores", lambda model: scores
+    )
+    text = f"lib/methods/{BY}.py: compute_importance_scores returned {shown}.*; fix: "
+    text += r"let it return two tensors, .* heads \[2, 12\] and of neurons \[2, 96\]"
+    with pytest.raises(Refused, match=text):
+        scored(tiny(), rows(number=4))
+
+
+def test_scores_with_a_graph_can_be_saved(tiny, monkeypatch):
+    """A product of a weight and its gradient has one, which numpy does not take."""
+    scores = [torch.ones(2, count, requires_grad=True) for count in (12, 96)]
+    monkeypatch.setattr(
+        taylor_importance, "compute_importance_scores", lambda model: scores
+    )
+    assert all(part.numpy().all() for part in scored(tiny(), rows(number=4)))
 
 
 @pytest.mark.parametrize("m", [6, 3, 1])

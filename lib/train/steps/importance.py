@@ -160,7 +160,8 @@ def compute_importance_by_plugin_method(
     pruned. Each module of lib.methods has a pruning method. `importance_settings.by`
     names the one whose `compute_importance_scores` is called with the model. Before the
     call, the model is set to eval mode and gets gradients of the loss, summed over all
-    batches.
+    batches. Raises Refused where the function returns anything but two tensors of these
+    shapes.
 
     encoded: the tokenised rows with labels, over which the loss is taken.
     importance_settings: settings: the method, and the size of a batch.
@@ -172,9 +173,24 @@ def compute_importance_by_plugin_method(
         model, encoded, importance_settings, numerics, report_progress
     ):
         loss.backward()
-    return Importances(
-        *import_method(importance_settings.by).compute_importance_scores(model)
+    scores = import_method(importance_settings.by).compute_importance_scores(model)
+    layers = parts.get_layers(model)
+    units = (
+        layers[0].attention.self.num_attention_heads,
+        layers[0].intermediate.dense.out_features,
     )
+    needed = [torch.Size((len(layers), count)) for count in units]
+    items = scores if isinstance(scores, (tuple, list)) else [scores]
+    if [isinstance(item, torch.Tensor) and item.shape for item in items] != needed:
+        shown = ", ".join(
+            f"{type(item).__name__} {[*getattr(item, 'shape', ())]}" for item in items
+        )
+        raise Refused(
+            f"lib/methods/{importance_settings.by}.py: compute_importance_scores "
+            f"returned {shown}; fix: let it return two tensors, importance of heads "
+            f"{[*needed[0]]} and of neurons {[*needed[1]]}"
+        )
+    return Importances(*(item.detach().cpu() for item in items))
 
 
 def iterate_batch_losses(
