@@ -30,7 +30,7 @@ from lib.model.surgery import apply_surgery
 from lib.papers import frontier
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
-from lib.report import plot
+from lib.report import plot, tables
 from lib.stats import cost
 from lib.stats.cost import build_transformers_config
 
@@ -174,18 +174,42 @@ def test_flops_are_those_that_pytorch_counts(name, m, ops):
         ("Torch-Pruning Taylor", 3, ({"op": "cut", "heads": 3},)),
     ],
 )
-def test_a_model_of_another_size_than_its_plan_is_refused(name, m, ops):
+def test_a_model_of_another_size_than_its_plan_is_left_out(name, m, ops):
     """Else a method of one's own would stand at FLOPs that its models do not have."""
     own = encoder(find_encoder_shape("toy"))
     whole, pruned = (
         count_parameters(backbone.build_random_model(*own, more))["parameters"]
         for more in ((), ops)
     )
-    check = partial(frontier.check_parameter_count_matches_plan, "toy", name, m)
-    assert pruned < whole and check(pruned, whole) is None
+    explain = partial(frontier.explain_unplanned_parameter_count, "toy", name, m)
+    assert pruned < whole and explain(pruned, whole) == ""
     for wrong in (whole, pruned + 1):
-        with pytest.raises(Refused, match=f"{name} at {m}/12: .* `plan_pruning`"):
-            check(wrong, whole)
+        assert explain(wrong, whole).startswith(f"left out {name} at {m}/12: its model")
+
+
+@pytest.mark.parametrize("page", ["91_frontier", "92_your_task"])
+def test_a_page_states_the_model_of_a_wrong_size_and_compares_the_others(page):
+    """One wrong method takes no page from the others."""
+    shares = {"Whole": 0.9, "Width": 0.7, "Layer dropping": 0.8}
+    frame = made_up(shares, seeds=2).assign(kind="model", parameters=1e6, m=0)
+    frame.loc[frame["model"] != "Whole", "m"] = 6
+    (code,) = (
+        "".join(cell["source"])
+        for cell in json.loads(notebook.find_notebook_path(page).read_text())["cells"]
+        if "explain_models_left_out" in "".join(cell["source"])
+    )
+    remarks = []
+    names = {"page": SimpleNamespace(show_remarks=remarks.extend), "profile": "mini"}
+    names |= {"frontier": frontier, "cost": "flops", "share": 0.5}
+    names["runs"] = tables.Runs(frame, frame[:0], "mini", page)
+    exec(code, names)
+    table = names.get("points", names.get("data"))
+    assert [*table["model"]] == ["Whole", "Width 6/12"]
+    (line,) = remarks
+    assert line.startswith("left out Layer dropping at 6/12: its model has 1,000,000")
+    assert "lib/methods/layer_dropping.py names" in line
+    sound = frame[frame["model"] != "Whole"]  # Without it no size is expected.
+    assert frontier.explain_models_left_out_of_comparison(sound, "mini") == {}
 
 
 def test_flops_of_ghosts_are_the_convolutions():
@@ -348,30 +372,6 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
     assert fault in failed.value.stderr
 
 
-@pytest.mark.papers()
-def test_a_page_of_models_without_a_rival_is_made(tmp_path):
-    """As the line that CONTRIBUTING's reader types first: whole and width alone."""
-    place = notebook.find_notebook_path("91_frontier")
-    sources = [
-        "".join(cell["source"])
-        for cell in json.loads(place.read_text())["cells"]
-        if "def conclude" in "".join(cell["source"])
-    ]
-    names = {"plot": plot}
-    exec(sources[0], names)
-    figure, (axis,) = plot.make_panels(["SST-2"])
-    none = pd.DataFrame(columns=["gap", "gap_low", "gap_high"], dtype=float)
-    names["conclude"](axis, none)
-    assert "no model has a rival" in axis.get_title().replace("\n", " ")
-
-
-@pytest.mark.papers("nas_pruning")
-def test_networks_are_timed_as_cut_without_training(anywhere):
-    (row,) = grid("clock")
-    models = row["spec"].inputs
-    assert "model:Fine-pruned BERT 3/12" not in models
-    for name in (
-        "Width",
 NUMBERS = count()
 RANKS = """
 def plan_pruning(shape, share):
@@ -461,6 +461,30 @@ def test_a_version_of_a_ranking_makes_its_scores_again(write_method, anywhere):
         assert "importance" not in start.inputs
 
 
+@pytest.mark.papers()
+def test_a_page_of_models_without_a_rival_is_made(tmp_path):
+    """As the line that CONTRIBUTING's reader types first: whole and width alone."""
+    place = notebook.find_notebook_path("91_frontier")
+    sources = [
+        "".join(cell["source"])
+        for cell in json.loads(place.read_text())["cells"]
+        if "def conclude" in "".join(cell["source"])
+    ]
+    names = {"plot": plot}
+    exec(sources[0], names)
+    figure, (axis,) = plot.make_panels(["SST-2"])
+    none = pd.DataFrame(columns=["gap", "gap_low", "gap_high"], dtype=float)
+    names["conclude"](axis, none)
+    assert "no model has a rival" in axis.get_title().replace("\n", " ")
+
+
+@pytest.mark.papers("nas_pruning")
+def test_networks_are_timed_as_cut_without_training(anywhere):
+    (row,) = grid("clock")
+    models = row["spec"].inputs
+    assert "model:Fine-pruned BERT 3/12" not in models
+    for name in (
+        "Width",
         "GhostBERT",
         "NAS",
         "Random",
