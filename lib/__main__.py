@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +97,9 @@ def parse_comma_separated_items(text: str) -> list[int | str]:
 PATTERN = make_option(
     "pattern", nargs="*", help="part of a notebook's name; all without one"
 )
-PROFILE = make_option("--profile", "-p", default="toy", help="toy, mini, base or paper")
+PROFILE = make_option(
+    "--profile", "-p", default="toy", help="toy (default), mini, base or paper"
+)
 DATA = make_option(
     "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
 )
@@ -113,12 +116,16 @@ LENGTH = make_option(
 )
 # Command-line options --methods, --budgets and --seeds. Each sets a parameter that only
 # some notebooks have.
-LISTS = ("methods", "budgets", "seeds")
-ABOUT = "of notebooks that take some, as in 1,2"
+ABOUT = "of notebooks that take some, as in"
+LISTS = {
+    "methods": f"{ABOUT} Whole,Width; for 92_your_task Whole must be among them",
+    "budgets": f"{ABOUT} 6,3",
+    "seeds": f"{ABOUT} 0,1",
+}
 PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
 PAGES += tuple(
-    make_option(f"--{name}", type=parse_comma_separated_items, help=ABOUT)
-    for name in LISTS
+    make_option(f"--{name}", type=parse_comma_separated_items, help=about)
+    for name, about in LISTS.items()
 )
 WORKERS = make_option(
     "--workers",
@@ -227,8 +234,8 @@ def describe_training_on_user_data(
 ) -> str:
     """Return a line on the first training on a user's data and how long it takes.
 
-    The user sees it before a long wait. It is "" without data of the user, or where
-    nothing is to be trained.
+    The user sees it before a long wait. It is "" without data of the user, and where
+    the first training is not that of the whole model.
 
     profile: the size of the experiments, such as "mini", as a ProfileWithUserData: a
     str whose attribute `data` names the user's data.
@@ -237,9 +244,11 @@ def describe_training_on_user_data(
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
-    if not (
-        grids.get_attribute_of_profile_with_user_data(profile, "data") and trainings
-    ):
+    task = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
+    if not (task and trainings):
+        return ""
+    whole_model = grids.teacher_spec(profile, task).float32_spec
+    if trainings[0].float32_spec.id != whole_model.id:
         return ""
     train, rows = trainings[0].args["train"], trainings[0].args["data"]["rows"]
     about = f"{train['epochs']} epochs of {rows:,} rows"
@@ -285,20 +294,29 @@ def run_baselines_and_print_scores(
             )
 
 
-def print_failed_runs(error_by_spec: ErrorBySpec) -> None:
-    """Print why runs failed, one line for each reason.
+def print_failed_runs(
+    error_by_spec: ErrorBySpec, planned_rows: Sequence[Row] = ()
+) -> None:
+    """Print why runs failed, one line for each reason, with the models that lack them.
 
     Runs that failed because the same input, such as a teacher, failed share a line.
 
-    error_by_spec: {Spec, the description of a run: why the run failed}."""
+    error_by_spec: {Spec, the description of a run: why the run failed}.
+    planned_rows: Rows whose labels say for which model and task a run is needed."""
     reasons = {}
     for spec, why in error_by_spec.items():
-        reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(
-            spec.name
-        )
+        names = reasons.setdefault(why.rpartition("could not be made: ")[2], {})
+        names[spec.float32_spec] = spec.name
     for why, names in reasons.items():
-        others = f" and {len(names) - 1} other runs" * (len(names) > 1)
-        print(f"  not made {names[0]}{others}: {why}")
+        labels = dict.fromkeys(
+            " on ".join(str(row[key]) for key in ("model", "task") if row.get(key))
+            for row in planned_rows
+            if row.spec.float32_spec in names
+        )
+        first, *others = names.values()
+        more = f" and {len(others)} other runs" * bool(others)
+        models = ", ".join([*labels][:3]) + ", ..." * (len(labels) > 3)
+        print(f"  not made {first}{more}{f' ({models})' * bool(models)}: {why}")
 
 
 @register_command("run", *PAGES, WORKERS, BACKEND)
@@ -309,8 +327,9 @@ def make_missing_runs_and_pages(
 
     A run is one training or measurement. A page, the HTML of a notebook, is made as
     soon as its runs are finished. Without `execute_missing_runs`, as in the command
-    `report`, pages are made from the runs that exist. The exit status is 1 (True) where
-    a run or a page failed."""
+    `report`, pages are made from the runs that exist. Where the runs of no notebook can
+    be listed, nothing is written. The exit status is 1 (True) where a run or a page
+    failed."""
     from lib.claims import notebook
     from lib.cluster import sweep
     from lib.papers.grids import make_run_time_estimator
@@ -322,6 +341,8 @@ def make_missing_runs_and_pages(
         parse_profile_and_parameters(args),
     )
     grids, absent, store = list_planned_runs_of_notebooks(args)
+    if not grids:
+        return bool(absent)
     with closing(Report(scope, values, grids, absent, store)) as pages:
         print(pages.describe_where_results_appear(), flush=True)
         if execute_missing_runs:
@@ -346,7 +367,8 @@ def make_missing_runs_and_pages(
                     backend=args.backend,
                     time_forecast=clock,
                 )
-            print_failed_runs(lost)
+            rows = chain.from_iterable(v.get("grid", ()) for v in grids.values())
+            print_failed_runs(lost, [*rows])
         failed = pages.render_all_pages()
     print(
         *pages.iterate_main_results_of_pages(),

@@ -26,7 +26,7 @@ from lib.cluster import sweep
 from lib.core import disk, paths
 from lib.core.names import Refused
 from lib.core.spec import Spec
-from lib.core.store import Store
+from lib.core.store import Store, explain_failed_input
 from lib.data import own as rows_of
 from lib.export import opened
 from lib.papers import frontier, grids
@@ -939,6 +939,73 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
     assert main(["plan", *words[1:]]) == 0
     *_, plan = capsys.readouterr().out.splitlines()
     assert plan.partition(", ")[2] == work.rpartition(", ")[2] and " h on " in plan
+    list_missing = Store.list_missing_specs
+    mine = grids.ProfileWithUserData("toy", tsv, words[-1])
+    known = {grids.teacher_spec(mine, mine.task_title).id}
+
+    def without_known(self, specs, *more):
+        missing = list_missing(self, specs, *more)
+        return {spec: keep for spec, keep in missing.items() if spec.id not in known}
+
+    monkeypatch.setattr(Store, "list_missing_specs", without_known)
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "runs to make" in text and "the whole model learns" not in text
+
+
+def test_a_failed_run_is_told_with_its_model_and_task(
+    tmp_path, tsv, encoder, capsys, monkeypatch
+):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    monkeypatch.setattr(site.Report, "render_all_pages", lambda pages: False)
+    words = ["run", "92_your_task", "--data", tsv, "--model", encoder(12)]
+    words += ["--methods", "Whole,Width,GhostBERT,Int8", "--budgets", "6"]
+
+    def told(step):
+        """Return the lines on failed runs, where those of a step fail."""
+
+        def fail(specs, *_, **__):
+            todo, lost = Store().list_missing_specs(specs), {}
+            for spec in todo:
+                needed = lost.keys() & {*spec.input_specs_with_seeds.values()}
+                if needed or spec.step == step:
+                    lost[spec] = "RuntimeError: boom"
+                for parent in needed:
+                    lost[spec] = explain_failed_input(parent, lost[parent])
+            return lost
+
+        monkeypatch.setattr(sweep, "execute_specs", fail)
+        assert main(words) == (step != "none")
+        lines = capsys.readouterr().out.splitlines()
+        return [line.strip() for line in lines if "boom" in line]
+
+    (line,) = told("distil")
+    models = r"\(Width on reviews.tsv, GhostBERT on reviews.tsv\)"
+    line_form = r"not made distil-\w+/0 and \d other runs {}: RuntimeError: boom"
+    assert re.fullmatch(line_form.format(models), line)
+    (line,) = told("quantise")
+    about = r"not made quantise-\w+/0 \(Int8 on reviews.tsv\): RuntimeError: boom"
+    assert re.fullmatch(about, line)
+    (line,) = told("finetune")
+    assert "(Whole on reviews.tsv, Width on reviews.tsv, GhostBERT on" in line
+    assert line.endswith(", ...): RuntimeError: boom") and not told("none")
+
+
+@pytest.mark.parametrize("command", ["run", "report"])
+def test_a_command_without_a_notebook_to_make_promises_no_page(
+    command, tmp_path, tsv, encoder, capsys, monkeypatch
+):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    words = [command, "92_your_task", "--data", tsv, "--model", encoder(12)]
+    assert main([*words, "--methods", "Width"]) == 1
+    *_, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("  cannot   92_your_task") and "'Whole': add it" in line
+    assert not paths.FIGURES.exists()
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "for 92_your_task Whole must be among them" in text
 
 
 def test_what_needs_no_training_is_told_before_any_training(
