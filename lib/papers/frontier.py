@@ -407,12 +407,12 @@ def format_defaults_of_method_comparison() -> list[str]:
 
     They list all methods, those that are compared by default, and the default FLOPs
     budgets (m, for m/12 of the whole model's FLOPs), seeds and token limits of the
-    sizes "mini", "base" and "paper"."""
+    sizes "toy", "mini", "base" and "paper"."""
     lines = [
         f"methods: {' · '.join(TABLE)}",
         f"without --methods: {', '.join(OWN)}",
     ]
-    for profile in ("mini", "base", "paper"):
+    for profile in ("toy", "mini", "base", "paper"):
         parts = {
             "budgets": ",".join(map(str, BUDGETS[profile])),
             "seeds": ",".join(map(str, SEEDS[profile])),
