@@ -245,7 +245,7 @@ SQUAD = [
     (b"", "Expecting value: line 1 column 1 .*; expected JSON"),
     (b'{"data":\n\n [,]}', "line 3 column 3"),
     (b'{"data": ' + b"[" * 100_000, "recursion.*expected JSON"),
-    ("[]", "list indices must be integers .*; expected SQuAD's layout, data"),
+    ("[1]", "object is not subscriptable.*; expected SQuAD's layout, data"),
     ('{"questions": []}', "KeyError.'data'.*; expected SQuAD's layout"),
     ('{"data": []}', "no questions; expected some"),
     (other(*PASSAGE, "context"), "'context'.*; expected SQuAD's layout"),

@@ -411,13 +411,14 @@ def test_questions_come_in_public_variants(tmp_path):
     reading = own.read_user_data(str(put(tmp_path, "c.json", body)))
     assert sum(map(len, reading.splits.values())) == 58
     assert any(
-        line.startswith("left out 2 of 60 questions of c.json: question '0good'")
+        line.startswith("left out 2 of 60 train questions: question '0good'")
         for line in reading.lines
     )
     for qa in asked[0:20:2]:
         qa["answers"][0]["answer_start"] = 1
     refused(
-        put(tmp_path, "d.json", body), "answers of 10 of 60 questions stand elsewhere"
+        put(tmp_path, "d.json", body),
+        "answers of 10 of 60 train questions stand elsewhere",
     )
 
 

@@ -103,7 +103,7 @@ def judged(store):
     )
     few = replace(
         one,
-        cell=parse_comparison("c > d"),
+        comparison=parse_comparison("c > d"),
         estimate=None,
         done=0,
         printed=None,

@@ -441,7 +441,11 @@ def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) ->
     counts = {
         n: (is_metadata_column_name(n), len(set(cells)))
         for n, cells in cells_by_column.items()
-        if n and not is_text_column_name(n) and len(set(cells)) > 1
+        if n
+        and len(set(cells)) > 1
+        and not (
+            is_text_column_name(n) and not split_column_name_into_words(n) & LABELS
+        )
     }
     return min(counts, key=counts.__getitem__, default="")
 
