@@ -96,7 +96,7 @@ WeightedTerm: TypeAlias = tuple[float, ComparisonTerm]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A Comparison is one comparison of models that a paper's claim makes.
+    """A Comparison says which models a claim of a paper compares, and on what.
 
     Its value is the sum of weight * term over `terms`, where a term is a model or the
     difference of two. The claim agrees where the 95 % interval of that value lies in
@@ -282,7 +282,7 @@ def parse_comparison_side(
 def parse_comparisons(comparisons_text: str) -> list[Comparison]:
     """Parse the comparisons of a claim, with "; " between them, into Comparisons.
 
-    A Comparison is one comparison of models and the range of its values for which the
+    A Comparison has the compared models and the range of effects for which the
     claim holds. The text is the column `cells` of `claims.csv`, the table of the
     papers' claims. Raises Refused, which quotes the comparison, for one that cannot be
     parsed."""

@@ -123,7 +123,7 @@ def estimate_comparison_effect(
     columns_by_task: MetricColumnsByTask,
     weighted_pairs: Sequence[WeightedPairs],
 ) -> paired.Estimate | None:
-    """Estimate the effect of one comparison of models  from its runs.
+    """Estimate the effect of one comparison of models from its runs.
 
     Return an Estimate (a number with its 95 % interval), or None where there are too
     few runs for one. Task scores are compared in pairs over seeds and examples. Any

@@ -1,7 +1,7 @@
 """This module gives each comparison of a claim one of five words, such as "agrees". It
 does not import torch.
 
-A claim is a row of `claims.csv`, and a Comparison is one comparison of it
+A claim is a row of `claims.csv`, with one or more Comparisons
 (`lib.claims.cells`). `judge_comparisons` takes the rows of the claim's runs. For each
 one and task it estimates the contrast with its 95 % interval. `Result.verdict_word`
 alone turns an interval into a word: it compares the interval with the region that the

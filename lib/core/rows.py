@@ -111,7 +111,7 @@ class ExperimentOutcome(Columns):
     """An ExperimentOutcome is a planned experiment (Row) with its result, or why it has
     none.
 
-    Tables and comparisons are made of Outcomes. Read like a dict, an ExperimentOutcome
+    Tables and comparisons are made of these. Read like a dict, an ExperimentOutcome
     has the labels of the Row, "spec", "run", "state" and "error", and then the metrics
     of the run. A metric that has the name of one of these entries is left out.
 

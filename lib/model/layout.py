@@ -66,7 +66,7 @@ def compute_multi_head_attention(
 
 
 class MPNetSelfAttentionAsBert(nn.Module):
-    """A MPNetSelfAttentionAsBert is an MPNet's self-attention with BERT's names of its
+    """An MPNetSelfAttentionAsBert is an MPNet's self-attention with BERT's names of its
     parts.
 
     So the same pruning code works on MPNet and on BERT. MPNet adds a relative position
