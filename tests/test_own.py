@@ -1258,7 +1258,7 @@ def test_two_models_without_a_row_that_differs_have_a_limit_in_the_answer():
     assert names["apart"](pairs) == told
     other = np.where(np.arange(61) == 3, 0, right)
     pairs = [Pair("reviews", 0, right, other, right, "accuracy")]
-    assert names["apart"](pairs) == "-1.6 points (1 seeds)"
+    assert names["apart"](pairs) == "−1.6 points (1 seed)"
 
 
 def test_there_is_no_advice_without_what_it_is_held_to():
