@@ -34,7 +34,8 @@ FAMILIES = {
 FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
 LONGEST = 128  # An encoder must be able to read at least this number of tokens.
-CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
+CONFIG = "config.json"
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 SETTINGS = "tokenizer_config.json"
 # First bytes of a pointer file: Git LFS leaves it where a large file was not
 # downloaded.
@@ -132,7 +133,8 @@ def check_encoder(folder: Path, task: Task | None) -> None:
             if opened.read(len(POINTER)) == POINTER:
                 fix = f"git -C {folder} lfs pull"
                 raise Refused(f"{file} is a Git LFS pointer; fix: {fix}")
-    config, weights = read_configuration(folder), folder / data.WEIGHTS
+    config = read_configuration(folder)
+    weights = folder / data.WEIGHTS
     shape = read_shape_of_config(config)
     tensors = {
         name.removeprefix(f"{shape.family}."): tensor
@@ -284,7 +286,9 @@ def list_tensor_errors(
 
     header_by_tensor_name: {name: {"dtype", "shape"}}, read from the weights.
     shape: sizes of the encoder, read from the configuration."""
-    h, e, f = shape.hidden, shape.embedding, shape.ffn
+    h = shape.hidden
+    e = shape.embedding
+    f = shape.ffn
     tables = ("word", shape.vocab), ("position", shape.positions)
     tables += (("token_type", shape.types),) if shape.types else ()
     expected = {f"embeddings.{what}_embeddings": [rows, e] for what, rows in tables}
@@ -392,7 +396,8 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
     if (folder / VOCABULARIES[0]).exists():
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
-            file, fix = folder / VOCABULARIES[0], "save the tokenizer again"
+            file = folder / VOCABULARIES[0]
+            fix = "save the tokenizer again"
             raise lines.make_file_content_error(
                 file, "no model.vocab", "a vocabulary", fix
             )

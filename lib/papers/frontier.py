@@ -108,7 +108,8 @@ def student_of_pruning_module_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
     module_name: name of the module, such as "layer_dropping"."""
-    method, inputs = import_method(module_name), {}
+    method = import_method(module_name)
+    inputs = {}
     _, arguments = plan_pruning_by_method(
         module_name, find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
     )
@@ -304,7 +305,8 @@ def count_method_flops(
     not used for methods with a search or with a single model.
     searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
     search found; needed for methods with a search."""
-    base, method = find_encoder_shape(profile), TABLE[method_name]
+    base = find_encoder_shape(profile)
+    method = TABLE[method_name]
     if method.flops:
         return method.flops(profile)
     if method.keeps == "found":
@@ -354,7 +356,8 @@ def explain_unplanned_parameter_count(
     flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
     trained_parameter_count, uncompressed_parameter_count: parameters of the method's
     trained model, and of the whole model on the same task."""
-    shape, pruning_rule = find_encoder_shape(profile), TABLE[method_name].keeps
+    shape = find_encoder_shape(profile)
+    pruning_rule = TABLE[method_name].keeps
     if pruning_rule not in METHODS.values():
         return ""
     count = partial(
@@ -384,7 +387,8 @@ def explain_models_left_out_of_comparison(
 
     runs_frame: a line for each run, with its labels and metrics.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    models, reasons = select_and_label_model_runs(runs_frame), {}
+    models = select_and_label_model_runs(runs_frame)
+    reasons: dict[Any, str] = {}
     finished = compare.select_rows_with_runs(models)
     for task, rows in finished.groupby("task", sort=False):
         for whole_parameters, row in product(
@@ -452,7 +456,8 @@ def format_majority_and_bag_of_words_scores(
     other scores the line warns only where a baseline has 100 points."""
     scores = extract_majority_and_bag_of_words_scores(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
-    rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
+    rows = metrics["dev_rows"]
+    best = max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
     top = (
         100 - paired.estimate_difference_of_proportions([False] * rows).high
@@ -511,7 +516,8 @@ def make_method_comparison_table(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     import pandas as pd
 
-    lines, place = [], ["model", "m", "task", "seed"]
+    lines = []
+    place = ["model", "m", "task", "seed"]
     left_out = explain_models_left_out_of_comparison(runs_frame, profile)
     searches = runs_frame[runs_frame["kind"] == "search"].to_dict("records")
     architectures = {
@@ -521,11 +527,13 @@ def make_method_comparison_table(
         select_and_label_model_runs(runs_frame)
     ).groupby("task", sort=False):
         assert isinstance(task, str)
-        column, start = grids.select_score_columns_by_task(profile)[task][0], len(lines)
+        column = grids.select_score_columns_by_task(profile)[task][0]
+        start = len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
             if (task, model) in left_out:
                 continue
-            name, m = rows["method"].iloc[0], rows["m"].iloc[0]
+            name = rows["method"].iloc[0]
+            m = rows["m"].iloc[0]
             seed_architectures = [
                 architectures.get((name, m, task, seed)) for seed in rows["seed"]
             ]
@@ -664,7 +672,9 @@ def pair_predictions_with_labels(
     column: the metric and the split that are scored.
     run: the finished run that has the predictions."""
     rows = compare.read_labels_and_predictions(run, column)
-    labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
+    labels = rows["labels"]
+    said = rows["said"]
+    cluster = rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
     return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 

@@ -92,7 +92,8 @@ def read_settings(paper_or_file_stem: str) -> SimpleNamespace:
         if is_paper
         else FOLDER / f"{paper_or_file_stem}.toml"
     )
-    tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
+    tables = dict(disk.read_toml(place))
+    kinds = dict(vars(options))
     if is_paper and paper_or_file_stem in (
         options_of_papers := import_module_of_each_paper("options")
     ):
@@ -156,7 +157,8 @@ Options = TypeVar("Options", Train, Importance, Json)
 # of those of a large matrix product, and additional seconds per step. Measured by 240
 # steps of 32 rows, with a BERT of 2 layers and hidden size 384: 4,628 GFLOP took 81
 # seconds on a core that does 91 GFLOP per second in a matrix product.
-EFFICIENCY, STEP_SECONDS = 0.65, 0.02
+EFFICIENCY = 0.65
+STEP_SECONDS = 0.02
 # Seconds of a run besides its training, for opening and scoring a model.
 START_SECONDS = 5.0
 # Steps (kinds of runs) that have training settings among their arguments but do not
@@ -346,10 +348,8 @@ class ProfileWithUserData(str):
     ) -> Self:
         self = super().__new__(cls, profile)
         task = own.infer_task(data) if data else None
-        self.data, self.model = (
-            task.name if task else "",
-            model and check_and_find_encoder_folder(model, task),
-        )
+        self.data = task.name if task else ""
+        self.model = model and check_and_find_encoder_folder(model, task)
         self.length = length
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
@@ -606,7 +606,8 @@ def limit_user_data_row_counts(
     requested_row_count: training rows asked for; None means the limit of the profile,
     or all.
     requested_held_out_row_count: held-out rows asked for."""
-    available, most = len(data.read_splits("own", user_data)["train"]), MOST[profile]
+    available = len(data.read_splits("own", user_data)["train"])
+    most = MOST[profile]
     held_out_row_count = min(requested_held_out_row_count, available // 5)
     return min(
         requested_row_count or most or available,
@@ -840,7 +841,8 @@ def measure_flops_per_second() -> float:
 
     Run times are estimated by it. Only this thread's own CPU seconds are counted, so
     other work on the machine hardly changes the result."""
-    matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
+    matrix = np.ones((1024, 1024), np.float32)
+    began = time.thread_time()
     with threadpool_limits(1):
         for _ in range(4):
             matrix @ matrix
@@ -860,16 +862,15 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
     of str, adds a user's own data or encoder."""
     if not get_attribute_of_profile_with_user_data(profile, "data"):
         return None
-    usual, reads = (
-        find_truncation_length(profile),
-        getattr(profile, "tokenizer_coverage", None),
-    )
+    usual = find_truncation_length(profile)
+    reads = getattr(profile, "tokenizer_coverage", None)
     if reads and reads.length:
         usual = float(np.minimum(reads.lengths, reads.length).mean())
     pace = EFFICIENCY * measure_flops_per_second()
 
     def estimate_core_seconds(spec: Spec, metrics: Json) -> float:
-        train, rows = spec.args.get("train"), spec.args.get("data", {}).get("rows")
+        train = spec.args.get("train")
+        rows = spec.args.get("data", {}).get("rows")
         if not (train and rows):
             return START_SECONDS
         encoder = _find_shape_of_published_encoder(spec) or find_encoder_shape(profile)
@@ -877,7 +878,8 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
         layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
         size = encoder.hidden // encoder.heads
         row = count_flops_of_layers(encoder.hidden, size, layers, round(tokens))
-        passes, steps = 1, 0
+        passes = 1
+        steps = 0
         if spec.step not in READING:
             passes = 3 * train["epochs"]
             steps = ceil(rows * train["epochs"] / train["batch"])

@@ -146,7 +146,8 @@ def make_printed_score_table(
     rename_row: f(printed name of a row) -> its name in our tables.
     new_name_by_column: {printed column: its name in our tables}. Columns that begin
     with "Avg" become "average"."""
-    new_name_by_column, by_row = dict(new_name_by_column), {}
+    new_name_by_column = dict(new_name_by_column)
+    by_row = {}
     for row in read_rows(paper, table_name):
         key = rename_row(
             row.pop(label_columns)
@@ -186,12 +187,10 @@ def compute_printed_gains_of_method(
     method_row: name of the row from which the others are subtracted.
     kept_head_counts: the widths that count.
     rename_row: f(printed name of a row) -> its name in the result."""
-    every, points = (
-        make_printed_score_table(
-            paper, table_name, label_columns, kept_head_counts, rename_row
-        ),
-        {},
+    every = make_printed_score_table(
+        paper, table_name, label_columns, kept_head_counts, rename_row
     )
+    points = {}
     for width, row in every:
         base = every.get((width, method_row), {})
         for place, value in every[width, row].items() if row != method_row else ():

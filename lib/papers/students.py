@@ -59,10 +59,8 @@ def count_kept_heads(
     kept_heads_of_paper_model: the width as kept heads of the paper's model, such as 3
     of 12. An encoder with 6 heads would keep 2 at 4 of 12.
     family: family of encoders, such as "bert"."""
-    all_parts, encoder = (
-        count_heads_of_paper_model(family),
-        find_encoder_shape(profile, family),
-    )
+    all_parts = count_heads_of_paper_model(family)
+    encoder = find_encoder_shape(profile, family)
     work = [
         width
         for width in range(1, all_parts + 1)
@@ -125,7 +123,8 @@ def plan_student_surgery(
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of the ghost modules; None for none.
     family: family of encoders, such as "bert"."""
-    heads, surgery = count_kept_heads(profile, kept_heads_of_paper_model, family), []
+    heads = count_kept_heads(profile, kept_heads_of_paper_model, family)
+    surgery = []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:

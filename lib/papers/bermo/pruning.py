@@ -57,17 +57,13 @@ class PruningMasks(loop.Callback):
         prune_options: Prune,
         step_count: int,
     ) -> None:
-        self.run, self.model, self.options, self.steps = (
-            run,
-            model,
-            prune_options,
-            step_count,
-        )
-        self.ramp, self.cut, self.weight = (
-            schedules.plan_threshold_ramp(prune_options, step_count),
-            find_final_score_threshold(prune_options),
-            0.0,
-        )
+        self.run = run
+        self.model = model
+        self.options = prune_options
+        self.steps = step_count
+        self.ramp = schedules.plan_threshold_ramp(prune_options, step_count)
+        self.cut = find_final_score_threshold(prune_options)
+        self.weight = 0.0
         self.places = [
             (n, part, Mask(part.weight, prune_options))
             for n, _, part in list_linear_layers(model)
@@ -121,8 +117,10 @@ class PruningMasks(loop.Callback):
         stays at 1 for long, then falls within a few steps.
 
         step: number of the step, from 0."""
-        state, first = self.model.get_submodule("pruning"), self.options.final_lambda
-        steered, lag = state.get_buffer("steered"), state.get_buffer("error")
+        state = self.model.get_submodule("pruning")
+        first = self.options.final_lambda
+        steered = state.get_buffer("steered")
+        lag = state.get_buffer("error")
         assert self.cut is not None
         every = torch.cat([scores.detach().flatten() for scores in self.scores])
         score = float(
@@ -241,13 +239,15 @@ class LayerMixTraining(loop.Callback):
     def __init__(
         self, run: TrainingOutput, model: PreTrainedModel, mix_options: Mix
     ) -> None:
-        self.run, self.model = run, model
+        self.run = run
+        self.model = model
         apply_surgery(
             model, mix_options.surgery_operation, seed=derive_seed(run.seed, "mix")
         )
         mix = mixes.find_layer_mix(model)
         assert mix is not None
-        self.mix, self.first = mix, mix.weights().detach().numpy().copy()
+        self.mix = mix
+        self.first = mix.weights().detach().numpy().copy()
         learned = list(self.mix.parameters())
         self.groups = ({"params": learned, "lr": mix_options.lr},) if learned else ()
 
@@ -300,7 +300,9 @@ class GradientRecord(loop.Callback):
         step_count: int,
         masks: PruningMasks | None,
     ) -> None:
-        self.run, self.steps, self.masks = run, step_count, masks
+        self.run = run
+        self.steps = step_count
+        self.masks = masks
         self.edges = np.linspace(0, step_count, min(BINS, step_count) + 1).astype(int)
         self.layers = [
             [p for name, p in layer.named_parameters() if not name.endswith("scores")]

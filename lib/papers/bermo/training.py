@@ -57,9 +57,11 @@ def fineprune(
     lower_case: False keeps capitals although the vocabulary is uncased, and adds the
     metric `unknown_share`, the share of unknown tokens in the training rows. None takes
     the tokenizer as it is."""
-    run, model = training.run, training.load_start_model()
+    run = training.run
+    model = training.load_start_model()
     if lower_case is False:
-        cls, folder = type(training.tokenizer), run.inputs["start"].model_folder
+        cls = type(training.tokenizer)
+        folder = run.inputs["start"].model_folder
         training.tokenizer = cls.from_pretrained(
             folder, do_lower_case=False, local_files_only=True
         )
@@ -77,7 +79,8 @@ def fineprune(
     ]
     if frozen:
         pruning.freeze_encoder_or_embeddings(model, frozen)
-    judged, may_diverge = ("dev", "unseen", "test"), margin is not None
+    judged = ("dev", "unseen", "test")
+    may_diverge = margin is not None
     result = train_and_save(
         training, model, objective, methods, judged, allows_divergence=may_diverge
     )

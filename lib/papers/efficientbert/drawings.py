@@ -56,7 +56,8 @@ def draw_network(
         same_size = (layer.stack, layer.q) == (old.stack, old.q)
         text: dict[str, Any] = {"va": "center", "fontsize": 9}
         marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
-        formula, size = layer.formula, f"{layer.stack} × {layer.inner_width_share_text}"
+        formula = layer.formula
+        size = f"{layer.stack} × {layer.inner_width_share_text}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
         axis.text(0.97, number, size, ha="right", **text if same_size else marked)
     axis.set(
@@ -88,7 +89,10 @@ def draw_surface(
         np.ptp(surface_heights) or 1
     )
     indices = np.arange(surface_heights.size).reshape(surface_heights.shape)
-    a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
+    a = indices[:-1, :-1]
+    b = indices[:-1, 1:]
+    c = indices[1:, :-1]
+    d = indices[1:, 1:]
     # Each square of the grid is split into two triangles along x + y = constant,
     # because steep edges of these surfaces often run in this direction.
     halves = (a, b, c), (b, c, d)
@@ -103,7 +107,8 @@ def draw_surface(
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*camera_angles)
     axis.set_title(title, fontsize=9, y=0.99)
-    ticks, label = [-15, -5, 5], "z, share of its range (linear)"
+    ticks = [-15, -5, 5]
+    label = "z, share of its range (linear)"
     axis.set(
         xlabel="x",
         ylabel="y",
@@ -130,7 +135,8 @@ def list_networks_of_figure_5(
     seed: seed of the random networks.
     random_network_count: number of random networks."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
-    rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
+    rng = np.random.default_rng(seed)
+    titles = {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
     panels = {title: NETS[name] for title, name in titles.items()}
     names = [f"Random candidate {i + 1}" for i in range(random_network_count)]

@@ -59,8 +59,11 @@ def maps(
     max_length: tokens to which rows are cut.
     numerics: dtype, threads and device, as JSON."""
     arithmetic = loop.apply_numeric_settings(numerics)
-    dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
-    seen, arrays, result = {}, {}, {}
+    dev = sources.load(data, run.seed)["dev"]
+    last = max([*rows, examples - 1])
+    seen = {}
+    arrays = {}
+    result = {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model_folder)
         encoded = encode_split(

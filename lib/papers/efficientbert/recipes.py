@@ -91,10 +91,8 @@ PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
 # Rows of Table 2 that are trained by another recipe than its other rows.
-TEACHER_ROW, PLUS = (
-    "BERT_BASE (Teacher)",
-    "EfficientBERT+",
-)
+TEACHER_ROW = "BERT_BASE (Teacher)"
+PLUS = "EfficientBERT+"
 COLD = "EfficientBERT w/o Warm-up KD"
 # The public code trains "EfficientBERT++" with one full inner width D of the
 # feed-forward networks, but counts its parameters with another. There is a network for
@@ -139,7 +137,8 @@ def _read_networks() -> dict[str, Net]:
     return nets
 
 
-NETS, HEADS = _read_networks(), 12
+NETS = _read_networks()
+HEADS = 12
 # Columns of Table 3: metrics on the usual development set of a task. Table 3 lacks
 # MNLI's second development set, MNLI-mm, which has the split "dev_mm".
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
@@ -193,7 +192,8 @@ def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
     network_name_or_formula: a name in EfficientBERT's tables, or one formula for all
     layers, such as "W2 gelu(W1 x)".
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    net, sizes = find_network(network_name_or_formula), SIZES.get(profile)
+    net = find_network(network_name_or_formula)
+    sizes = SIZES.get(profile)
     if sizes is None:
         return net
     teacher = find_encoder_shape(profile).layers
@@ -246,7 +246,8 @@ def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     return tuple(round(low + share * (high - low)) for share in WINDOW[profile])
 
 
-TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
+TEXT = "wikipedia+books"
+ENCYCLOPEDIA = "wikipedia"
 # Suffix of the networks in Table 5 that were pre-trained on Wikipedia alone.
 WIKI = ", Wiki"
 
@@ -391,7 +392,8 @@ def pretrained_network_spec(
     network_name: the network's name in EfficientBERT's tables.
     corpus_name: "wikipedia+books" or "wikipedia". Networks with BERT's embedding do not
     use it: they read Wikipedia at "paper", else the profile's text."""
-    net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
+    net = scale_network_to_profile(network_name, profile)
+    paper = profile == "paper"
     if paper and network_name in GENERAL:
         return initial_checkpoint_spec(profile, GENERAL[network_name])
     if net.embedding != "plain":
@@ -612,15 +614,14 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
             return grids.make_profile_data_descriptor(profile, task)
         return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
 
-    largest, winner = (
-        scale_network_to_profile("Supernet", profile),
-        scale_network_to_profile("Search Stage 2", profile),
-    )
+    largest = scale_network_to_profile("Supernet", profile)
+    winner = scale_network_to_profile("Search Stage 2", profile)
     layers = zip(largest.layers, winner.layers, strict=True)
     net = replace(
         largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
     )
-    names, parts = together(profile), make_subnetwork_options(profile)
+    names = together(profile)
+    parts = make_subnetwork_options(profile)
     inputs = {f"teacher:{task}": teacher_spec(profile, task) for task in names}
     inputs["start"] = pretraining_spec(
         profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
@@ -658,11 +659,9 @@ def search_candidate_spec(
     data_descriptor: the dict that says which rows are used; None takes the profile's.
     training_changes: fields of `train` with other values, such as epochs=3, and
     `prediction_loss_weight`, the weight of the loss on logits."""
-    task, start = (
-        find_proxy_task(profile),
-        search_stages_1_and_2_supernet_spec(profile)
-        if inherits_from_supernet
-        else None,
+    task = find_proxy_task(profile)
+    start = (
+        search_stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None
     )
     if profile in BRIEF:
         start = pretraining_spec(

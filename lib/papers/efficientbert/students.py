@@ -396,7 +396,8 @@ def join_encoder_and_head(
 
     encoder: a BERT with EfficientBERT's architecture.
     weight, bias: the head, [C, H] and [C] for C classes."""
-    cls, labels = transformers.BertForSequenceClassification, len(bias)
+    cls = transformers.BertForSequenceClassification
+    labels = len(bias)
     model = supernet.build_model_of_architecture(
         supernet.read_architecture_of_model(encoder),
         cls,
@@ -452,7 +453,8 @@ class CurveAndProjectionSaving(loop.Callback):
     removed from it, since only distillation uses it."""
 
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
-        self.run, self.student = run, student
+        self.run = run
+        self.student = student
 
     def after_last_step(self) -> Metrics:
         self.run.save_arrays("curve", **self.run.read_log("curve"))
@@ -473,7 +475,9 @@ class SubnetworkTraining(loop.Callback):
     def __init__(
         self, student: PreTrainedModel, subnetwork_options: SubnetworkOptions, seed: int
     ) -> None:
-        self.student, self.shared, self.seed = student, subnetwork_options, seed
+        self.student = student
+        self.shared = subnetwork_options
+        self.seed = seed
         self.supernet = from_json(supernet.read_architecture_of_model(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)

@@ -81,7 +81,8 @@ def load_last_layer_outputs_by_source(
 
     runs: the results of one notebook, with a DataFrame of runs for each source.
     layer_part: "attention" (probabilities) or "output", both of the last layer."""
-    maps, start = {}, f"{layer_part}.model:"
+    maps = {}
+    start = f"{layer_part}.model:"
     for source, frame, _ in runs.result_frames_with_source:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
             run_arrays = row["run"].read_arrays("maps")
@@ -170,7 +171,8 @@ def show_student_teacher_distances(
 
     from lib.report import plot
 
-    lines, table = [], {}
+    lines = []
+    table = {}
     for source, made in outputs_by_source_heading.items():
         for name in list(made[0][1])[1:]:
             parts = [

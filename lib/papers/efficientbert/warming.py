@@ -77,7 +77,8 @@ def warmup(
     head that it has.
     score: "loss" adds the metric "held_out.score", exp(-L) of the loss on logits, by
     which a search ranks networks; "" adds none."""
-    run, options = training.run, Warmup(**warmup)
+    run = training.run
+    options = Warmup(**warmup)
     teacher, training.tokenizer = training.teacher
     student = students.make_student_for_task(
         run, net, training.task, teacher, training.train.dropout
@@ -91,11 +92,10 @@ def warmup(
                 run.inputs["start"].model_folder, classifier
             ),
         )
-    judged, methods = (
-        ("dev", "unseen", "held_out"),
-        students.make_training_callbacks(run, student),
-    )
-    heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
+    judged = ("dev", "unseen", "held_out")
+    methods = students.make_training_callbacks(run, student)
+    heads = students.read_kept_teacher_heads(run)
+    labels = training.training_rows.labels
     objective = students.build_distillation_loss(
         student, teacher, options, training.numerics, labels, heads
     )
@@ -135,7 +135,8 @@ def predistil(
     shared: fields of the options SubnetworkOptions. With them the student is a
     supernet, and each step trains one random subnetwork of it (stage 3 of
     EfficientBERT's search). None trains the whole student."""
-    arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
+    arithmetic = loop.apply_numeric_settings(numerics)
+    training = Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
     student = students.make_student(
@@ -190,7 +191,8 @@ def multitask(
         name: TaskTraining(run, descriptor, train, numerics)
         for name, descriptor in data.items()
     }
-    arithmetic, settings = loop.apply_numeric_settings(numerics), Train(**train)
+    arithmetic = loop.apply_numeric_settings(numerics)
+    settings = Train(**train)
     teachers = {
         name: backbone.load(run.inputs[f"teacher:{name}"].model_folder)
         for name in trainings
@@ -341,7 +343,8 @@ def encode_corpus(
     # epochs and seeds, and for all runs with this text and vocabulary.
     documents = tokens.load_or_compute_token_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
-    names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
+    names = ("input_ids", "token_type_ids")
+    epochs = range(min(train.epochs, EPOCHS))
     made = partial(
         iterate_encoded_segment_pairs, documents, special, train.max_length, seed
     )
@@ -354,10 +357,8 @@ def encode_corpus(
         for name in names
         if name in tokenizer.model_input_names
     }
-    encoded, rows_per_epoch = (
-        Encoded(columns, None, tokenizer.pad_token_id),
-        len(documents),
-    )
+    encoded = Encoded(columns, None, tokenizer.pad_token_id)
+    rows_per_epoch = len(documents)
     lengths = encoded.compute_row_lengths()
 
     def order_epoch_batches(epoch: int) -> list[np.ndarray]:

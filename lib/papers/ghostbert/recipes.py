@@ -99,7 +99,9 @@ DEVIATIONS = published.read_deviation_sentences_by_profile("ghostbert")
 # Suffixes of the names of table rows whose training differs. In this order: the kernels
 # of ghost modules have another learning rate; the distillation is longer; the first of
 # two stages of training learns labels too, instead of a teacher's hidden states.
-APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
+APART = ", own rate of taps"
+MORE = ", distilled longer"
+AGAIN = ", labels twice"
 
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
 picked = grids.select_values_by_label
@@ -224,10 +226,8 @@ def map_controls_of_table_3_to_spec_functions(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     widths_in_twelfths: the widths of the table, in twelfths of the heads."""
-    made, longer = (
-        {},
-        () if isinstance(profile, grids.ProfileWithUserData) else LONGER[profile],
-    )
+    made = {}
+    longer = () if isinstance(profile, grids.ProfileWithUserData) else LONGER[profile]
     for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
@@ -375,10 +375,8 @@ def count_paper_and_true_costs(
     model_name: "Ghost" for a model with ghost modules (added convolutions); any other
     name is one without.
     kept_heads_per_layer: number of heads that are left in each layer."""
-    base, module = (
-        find_encoder_shape("paper", family),
-        make_ghost_options("paper") if model_name == "Ghost" else None,
-    )
+    base = find_encoder_shape("paper", family)
+    module = make_ghost_options("paper") if model_name == "Ghost" else None
     printed = cost.flops(
         base, heads=kept_heads_per_layer, ghost=module, convention="token head"
     )
@@ -437,12 +435,11 @@ def make_module_cost_table(
     kept_head_counts: numbers of kept heads of 12.
     printed_table: a printed table with the columns "FLOPs(G)" and "#params(M)", indexed
     by (width such as "1/12", label)."""
-    base, table = cost.SHAPES["bert-base"], {}
+    base = cost.SHAPES["bert-base"]
+    table = {}
     for m, label in product(kept_head_counts, ghost_options_by_label):
-        key, variant = (
-            (f"{m}/12", label),
-            {"heads": m, "ghost": ghost_options_by_label[label]},
-        )
+        key = (f"{m}/12", label)
+        variant = {"heads": m, "ghost": ghost_options_by_label[label]}
         gflops, weights = (
             str(printed_table[name].get(key, "–"))
             for name in ("FLOPs(G)", "#params(M)")

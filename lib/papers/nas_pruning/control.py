@@ -42,7 +42,8 @@ from lib.papers.nas_pruning.options import Gates
 GateMask: TypeAlias = np.ndarray  # Whether each gate is on: bool [N].
 GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted from 0.
 
-LIMIT, JUMP = gated.START, 2 * gated.START
+LIMIT = gated.START
+JUMP = 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
 GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
 FlopsFunction = Callable[[Mapping[LayerAndGateKind, float]], float]
@@ -162,10 +163,8 @@ class GateController:
         )
         self.groups = [np.flatnonzero(group == label) for label in np.unique(group)]
         self.full = self.cost(self.sizes)
-        lowest, ratio = (
-            self.cost(dict.fromkeys(self.sizes, 1)) / self.full,
-            self.options.ratio,
-        )
+        lowest = self.cost(dict.fromkeys(self.sizes, 1)) / self.full
+        ratio = self.options.ratio
         if lowest > (1 + self.options.tolerance) * ratio:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
@@ -236,7 +235,8 @@ class GateController:
         moving_average_gradient: the average before this step [N].
         gradient: gradient of the task's loss by each alpha in this step [N].
         step: number of the step, from 0 to total_steps - 1."""
-        options, on = self.options, self.find_active_gates(alphas)
+        options = self.options
+        on = self.find_active_gates(alphas)
         moving_average_gradient = (
             options.memory * moving_average_gradient + (1 - options.memory) * gradient
         )
@@ -460,15 +460,14 @@ class GateController:
         gate that would raise the cost above `max_cost_after_switching_on` is left out.
 
         is_on: whether each gate is on before, bool [N]."""
-        names, sums, taken, closed = (
-            list(self.sizes),
-            self.sum_masks_by_region(is_on),
-            [],
-            set(),
-        )
+        names = list(self.sizes)
+        sums = self.sum_masks_by_region(is_on)
+        taken = []
+        closed = set()
         actual = self.cost(sums)
         for gate in (*ordered_gates_to_switch_off, *ordered_gates_to_switch_on):
-            region, leaves = names[self.region[gate]], is_on[gate]
+            region = names[self.region[gate]]
+            leaves = is_on[gate]
             stays = (
                 actual <= switch_off_above_cost or sums[region] <= 1
                 if leaves
@@ -483,7 +482,8 @@ class GateController:
                 # one region cost the same, so no other gate of this region will fit.
                 closed.add(region)
             else:
-                sums, actual = new, cost
+                sums = new
+                actual = cost
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
@@ -537,7 +537,8 @@ class GateController:
 
         is_on: whether each gate is on before, bool [N].
         gate_gradients: of the loss by the alpha of each gate [N]."""
-        goal, is_on = self.full * self.options.ratio, is_on.copy()
+        goal = self.full * self.options.ratio
+        is_on = is_on.copy()
         is_on[
             self.select_gates_to_switch(is_on, ordered_gates_to_switch_off, [], goal, 0)
         ] = False

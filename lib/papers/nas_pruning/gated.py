@@ -93,7 +93,8 @@ def compute_flops_share_by_part(
 
     shape: sizes of the encoder.
     token_count: T, the length of the one sequence that is counted."""
-    h, layers = shape.hidden, shape.layers
+    h = shape.hidden
+    layers = shape.layers
     parts = {
         "projections": layers
         * (layer(h, h, h, h, 0, token_count) - 4 * token_count**2 * h),

@@ -79,7 +79,9 @@ class GateTraining(loop.Callback):
         gate_count_by_region: {region: number of gates}, in the order of `gate_alphas`.
         cost_function: f({region: sum of masks}) -> FLOPs or another cost.
         options: settings of the search, such as the target cost."""
-        self.run, self.model, self.apart = run, model, tuple(gate_alphas)
+        self.run = run
+        self.model = model
+        self.apart = tuple(gate_alphas)
         self.control = GateController(
             options, gate_count_by_region, cost_function, run.seed
         )
@@ -111,20 +113,16 @@ class GateTraining(loop.Callback):
         of the cost before and after the correction, the final alphas [N], and the log
         [steps, 4]: target and actual cost as shares, and the numbers of gates switched
         off and on."""
-        control, before, logged = (
-            self.control,
-            flatten_tensors(self.apart),
-            self.run.read_log("search"),
-        )
+        control = self.control
+        before = flatten_tensors(self.apart)
+        logged = self.run.read_log("search")
         alphas, trimmed = control.trim_gates_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
         copy_values_into_tensors(self.apart, alphas)
         del self.model.average
-        target, ratio = (
-            control.options.ratio,
-            control.compute_cost_ratio_of_alphas(alphas),
-        )
+        target = control.options.ratio
+        ratio = control.compute_cost_ratio_of_alphas(alphas)
         metrics = {
             "target": target,
             "ratio": ratio,
@@ -220,7 +218,8 @@ def count_gates_and_make_flops_function(
     search needs both. It does not matter whether the model has its gates already.
 
     gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
-    sizes, layer_widths = {}, []
+    sizes = {}
+    layer_widths = []
     for number, layer in enumerate(get_layers(model)):
         planned = gates.plan_gates_of_layer_by_kind(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
@@ -258,10 +257,8 @@ def count_inference_flops(model: PreTrainedModel) -> int:
     pooler, with two FLOPs for a multiply-add, as the report on pruning by
     differentiable NAS counts them. So results can be compared with its tables."""
     attention: Any = get_layers(model)[0].attention
-    size, layer_widths = (
-        attention.self.attention_head_size,
-        map(count_prunable_parts_by_kind, get_layers(model)),
-    )
+    size = attention.self.attention_head_size
+    layer_widths = map(count_prunable_parts_by_kind, get_layers(model))
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 

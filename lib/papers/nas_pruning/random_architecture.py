@@ -39,10 +39,8 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
         )
     else:
         on = control.sample_gates_at_target_cost(options, sizes, cost, run.seed)
-    flops, full_flops = (
-        cost(control.GateController(options, sizes, cost).sum_masks_by_region(on)),
-        cost(sizes),
-    )
+    flops = cost(control.GateController(options, sizes, cost).sum_masks_by_region(on))
+    full_flops = cost(sizes)
     return {
         "architecture": list_kept_indices(sizes, on),
         "target": options.ratio,

@@ -69,7 +69,8 @@ REPORTED: Json = S.REPORTED
 # Metrics of Table 10. It compares with another paper, which reports accuracies and, for
 # STS-B, Pearson's correlation alone.
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
-LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
+LOGITS = Objective("prediction")
+TINYBERT = Objective("soft_cross_entropy")
 
 DEVIATIONS = published.read_deviation_sentences_by_profile("nas_pruning")
 SMALL_TEACHER = published.read_deviation_sentences_by_profile(
@@ -156,10 +157,8 @@ def distilled_tinybert_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the TinyBERT, such as "TinyBERT-4L".
     epochs_of_stages: epochs of the two stages; () means those of the profile."""
-    start, guide = (
-        pretrained_model_spec(profile, model),
-        finetuned_unpruned_spec(profile, task, "BERT-base"),
-    )
+    start = pretrained_model_spec(profile, model)
+    guide = finetuned_unpruned_spec(profile, task, "BERT-base")
     more = profile == "paper"
     return two_stage_distillation_spec(
         profile, task, start, guide, None, more, epochs_of_stages, TINYBERT
@@ -182,10 +181,8 @@ def make_train_settings(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     tasks_with_fewer_epochs: tasks that have 3 epochs at "paper".
     changes: fields of Train with other values; None and 0 change nothing."""
-    train, changes = (
-        settings_by_profile[profile],
-        {n: v for n, v in changes.items() if v},
-    )
+    train = settings_by_profile[profile]
+    changes = {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
     few: Json = (
@@ -267,10 +264,8 @@ def architecture_search_spec(
     learning_rate: None and 0 mean that of the profile.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
     `ratio`."""
-    initial_model, train = (
-        initial_model or finetuned_unpruned_spec(profile, task),
-        make_train_settings(SEARCH, profile, task, lr=learning_rate),
-    )
+    initial_model = initial_model or finetuned_unpruned_spec(profile, task)
+    train = make_train_settings(SEARCH, profile, task, lr=learning_rate)
     epochs = 1 if has_augmented_rows and profile == "paper" else train.epochs
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
@@ -579,10 +574,8 @@ def select_reachable_flops_ratios(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     requested_ratios: shares from 0 to 1; by default those of the report on pruning by
     differentiable NAS."""
-    requested_ratios, low = (
-        requested_ratios or RATIOS,
-        compute_least_reachable_flops_ratio(profile),
-    )
+    requested_ratios = requested_ratios or RATIOS
+    low = compute_least_reachable_flops_ratio(profile)
     reachable_ratios = [
         ratio
         for ratio in requested_ratios

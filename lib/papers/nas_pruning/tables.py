@@ -49,10 +49,8 @@ def make_pruned_model_rows(
     tasks, seeds: empty for those of the profile.
     flops_ratios: further shares of the FLOPs, 0 to 1, to which the model named in the
     second label is pruned; shares that no search can reach are left out."""
-    base, others = (
-        model_labels[1].removeprefix("30 % "),
-        flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios),
-    )
+    base = model_labels[1].removeprefix("30 % ")
+    others = flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios)
     model_labels = list(
         dict.fromkeys(
             [
@@ -64,10 +62,8 @@ def make_pruned_model_rows(
     model_labels = [
         m for m in model_labels if (m, str(profile)) != ("BERT-Mini", "mini")
     ]
-    tasks, seeds = (
-        nas.tasks(profile, tasks, tasks_by_profile=nas.TEST),
-        nas.seeds(profile, seeds),
-    )
+    tasks = nas.tasks(profile, tasks, tasks_by_profile=nas.TEST)
+    seeds = nas.seeds(profile, seeds)
     return [
         Row(
             nas.model_spec(profile, task, model),

@@ -64,10 +64,12 @@ def search_networks(
     another search.
     report_progress: f(share of the budget that is spent), called after each
     evaluation."""
-    history_path, first = Path(history_path), space.list_starting_networks()
+    history_path = Path(history_path)
+    first = space.list_starting_networks()
     history = read_or_restart_history(space, options, seed, history_path)
     while len(history) < options.budget:
-        began, n = time.perf_counter(), len(history)
+        began = time.perf_counter()
+        n = len(history)
         rng = np.random.default_rng(derive_seed(seed, f"proposal {n}"))
         candidate = (
             first[n]

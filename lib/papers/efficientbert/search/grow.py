@@ -110,7 +110,8 @@ def mutate_prefix_notation(
         return values[int(draw_uniform() * len(values))]
 
     def sample_full_tree_symbols(tree_depth: int) -> list[str]:
-        symbols, left = [], [tree_depth]
+        symbols = []
+        left = [tree_depth]
         while left:
             tree_depth = left.pop()
             symbols.append(pick_at_random(functions if tree_depth else TERMINALS))
@@ -132,10 +133,8 @@ def mutate_prefix_notation(
             alike[ARITY[formula_symbols[position]]]
         )
     position = int(draw_uniform() * len(formula_symbols))
-    op, part = (
-        pick_at_random(functions),
-        formula_symbols[position : find_end_of_subtree(formula_symbols, position)],
-    )
+    op = pick_at_random(functions)
+    part = formula_symbols[position : find_end_of_subtree(formula_symbols, position)]
     place = int(draw_uniform() * ARITY[op])
     args = [
         part if i == place else [pick_at_random(TERMINALS)] for i in range(ARITY[op])

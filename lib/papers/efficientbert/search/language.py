@@ -54,11 +54,10 @@ def _list_broken_rules(
     if hidden_size is None:
         return
     assert inner_size is not None
-    widths, ends = (
-        {X: hidden_size},
-        dict.fromkeys(LINEAR, (hidden_size, inner_size))
-        | {"W2": (inner_size, hidden_size)},
-    )
+    widths = {X: hidden_size}
+    ends = dict.fromkeys(LINEAR, (hidden_size, inner_size)) | {
+        "W2": (inner_size, hidden_size)
+    }
     for n in reversed(nodes):  # In this order a node comes after its operands.
         given = [widths[child] for child in n.args]
         if n.op in LINEAR:

@@ -163,7 +163,8 @@ class Space:
         A size is (k, q): k stacked networks with 1/q of the full inner width. The list
         has the numbers of parameters for all 16 sizes (k and q from 1 to 4), ordered by
         k, then by q. LayerNorms are included."""
-        d, inner = self.start.hidden, self.start.count_inner_channels
+        d = self.start.hidden
+        inner = self.start.count_inner_channels
         return [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
@@ -289,7 +290,8 @@ class Space:
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched_dimensions:
-            dice, both = _make_uniform_generator(rng), self.stage == "stage2"
+            dice = _make_uniform_generator(rng)
+            both = self.stage == "stage2"
             seeds = [
                 (l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers
             ]
@@ -337,7 +339,8 @@ class Space:
             self.searched_dimensions[int(rng.integers(len(self.searched_dimensions)))]
             == "formula"
         ):
-            i, dice = int(rng.integers(len(net.layers))), _make_uniform_generator(rng)
+            i = int(rng.integers(len(net.layers)))
+            dice = _make_uniform_generator(rng)
             return self._replace_layer(
                 net,
                 i,

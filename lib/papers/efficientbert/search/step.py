@@ -78,7 +78,8 @@ def search(
     pretrain: fields of the options Train for that text.
     classifier: without `warmup`, the task whose classification head of the supernet is
     used."""
-    run, options = training.run, Search(**search)
+    run = training.run
+    options = Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
         evaluate = make_short_training_scorer(training, options.score, *learned)
@@ -202,7 +203,9 @@ def make_short_training_scorer(
     distillation: the options of the distillation.
     corpus: dict of a text on which the network is trained first; None leaves this out.
     pretraining_settings: the training settings for that text."""
-    run, train, numerics = training.run, training.train, training.numerics
+    run = training.run
+    train = training.train
+    numerics = training.numerics
     teacher, training.tokenizer = training.teacher
     rows = training.training_rows
     if corpus:

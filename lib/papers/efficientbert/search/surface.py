@@ -88,15 +88,11 @@ def _make_all_ones_linear_maps(
         )
 
     if rounding_mode == "whole":
-        up, down = (
-            make_equal_weight_linear_map(max(1, int(inner_channel_count))),
-            make_equal_weight_linear_map(CHANNELS),
-        )
+        up = make_equal_weight_linear_map(max(1, int(inner_channel_count)))
+        down = make_equal_weight_linear_map(CHANNELS)
     else:
-        up, down = (
-            make_equal_weight_linear_map(CHANNELS),
-            make_equal_weight_linear_map(CHANNELS, inner_channel_count / CHANNELS),
-        )
+        up = make_equal_weight_linear_map(CHANNELS)
+        down = make_equal_weight_linear_map(CHANNELS, inner_channel_count / CHANNELS)
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
@@ -156,7 +152,8 @@ def measure_roughness(heights: np.ndarray) -> Roughness:
     along the axes; it is 0 for a plane.
 
     heights: z [N, N] at N x N points with equal distances."""
-    low, high = heights.min(), heights.max()
+    low = heights.min()
+    high = heights.max()
     if not high > low:
         return {"variation": 0.0, "steepest": 0.0, "curvature": 0.0}
     steps = [np.diff(heights / (high - low), axis=axis) for axis in (0, 1)]
