@@ -38,6 +38,7 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import LayerAndGateKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
+from lib.stats.cost import KeptIndices
 
 GateMask: TypeAlias = np.ndarray  # Whether each gate is on: bool [N].
 GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted from 0.
@@ -45,6 +46,9 @@ GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted f
 LIMIT = gated.START
 JUMP = 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
+# {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
+# whose two names differ.
+NAMES = {"ffn": "neurons"}
 GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
 FlopsFunction = Callable[[Mapping[LayerAndGateKind, float]], float]
 
@@ -302,10 +306,8 @@ class GateController:
 
         gradients: of the loss by alpha [N]."""
         new = alphas.copy()
-        for chosen in self.select_top_gates_per_group(
-            np.abs(gradients), self.options.share
-        ):
-            new[chosen] -= JUMP * np.sign(gradients[chosen])
+        chosen = self.select_top_gates_per_group(np.abs(gradients), self.options.share)
+        new[chosen] -= JUMP * np.sign(gradients[chosen])
         new = np.clip(new, -LIMIT, LIMIT)
         for region in np.flatnonzero(
             np.bincount(self.region, self.find_active_gates(new), len(self.sizes)) == 0
@@ -319,8 +321,8 @@ class GateController:
 
     def select_top_gates_per_group(
         self, gate_priorities: np.ndarray, selected_share: float
-    ) -> list[GateNumbers]:
-        """Return for each group of gates the indices of those with the largest values.
+    ) -> GateNumbers:
+        """Return the indices of the gates with the largest values of each group.
 
         A gate is a mask on a part of a model. A group is the gates of one kind in one
         layer, or all gates, by `options.quota`. Of a group of n the result has the
@@ -328,14 +330,11 @@ class GateController:
         One step of a pruning search may switch only these.
 
         gate_priorities: the values by which gates are ranked [N]."""
-        return [
-            group[
-                np.argsort(-gate_priorities[group], kind="stable")[
-                    : math.ceil(selected_share * len(group))
-                ]
-            ]
-            for group in self.groups
-        ]
+        tops = []
+        for group in self.groups:
+            order = np.argsort(-gate_priorities[group], kind="stable")
+            tops.append(group[order[: math.ceil(selected_share * len(group))]])
+        return np.concatenate(tops)
 
     def order_gates_to_switch_off(
         self,
@@ -359,10 +358,8 @@ class GateController:
         max_switched_share_per_group: largest share that may switch of the gates of one
         region, or of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, gate_gradients, -np.inf)
-        may = np.concatenate(
-            self.select_top_gates_per_group(
-                gate_gradients, max_switched_share_per_group
-            )
+        may = self.select_top_gates_per_group(
+            gate_gradients, max_switched_share_per_group
         )
         first = self.interleave_gates_of_regions(
             np.flatnonzero(gate_gradients > 0),
@@ -395,22 +392,12 @@ class GateController:
         shifts its turns in the alternation.
         max_switched_share_per_group: largest share that may switch of the gates of one
         kind in one layer, or of all gates, by `options.quota`."""
-        gate_gradients = np.where(is_on, np.inf, gate_gradients)
+        priorities = np.where(is_on, -np.inf, -gate_gradients)
+        may = self.select_top_gates_per_group(priorities, max_switched_share_per_group)
         first = self.interleave_gates_of_regions(
-            np.flatnonzero(gate_gradients < 0),
-            -gate_gradients,
-            interleaving_offset_by_region,
+            np.flatnonzero(priorities > 0), priorities, interleaving_offset_by_region
         )
-        return first[
-            np.isin(
-                first,
-                np.concatenate(
-                    self.select_top_gates_per_group(
-                        -gate_gradients, max_switched_share_per_group
-                    )
-                ),
-            )
-        ]
+        return first[np.isin(first, may)]
 
     def interleave_gates_of_regions(
         self,
@@ -591,7 +578,7 @@ def sample_random_gates_per_region(
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         sum(gate_count_by_region.values())
     )
-    parts = np.split(draws, np.cumsum(list(gate_count_by_region.values()))[:-1])
+    parts = split_by_region(draws, gate_count_by_region)
     ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
     return np.concatenate(
         [
@@ -599,3 +586,34 @@ def sample_random_gates_per_region(
             for rank, number in zip(ranks, kept_count_of_each_region, strict=True)
         ]
     )
+
+
+def split_by_region(
+    values: np.ndarray, gate_count_by_region: Mapping[LayerAndGateKind, int]
+) -> list[np.ndarray]:
+    """Return the values of all gates [N] as one array for each region.
+
+    A gate is a trained mask, a region the gates of one kind in one layer.
+
+    gate_count_by_region: {(layer, kind of gate): number of gates}."""
+    return np.split(values, np.cumsum([*gate_count_by_region.values()])[:-1])
+
+
+def list_kept_indices(
+    gate_count_by_region: Mapping[LayerAndGateKind, int], is_on: GateMask
+) -> KeptIndices:
+    """Return the indices of the heads and neurons that a pruning search keeps.
+
+    The result is {"heads": L lists of indices, "neurons": L lists}, the arguments of
+    the model operation "keep", which prunes all others. A gate is a trained mask; a
+    part is kept where its gate is on. For gates on other kinds of parts the keys are
+    the names of these kinds.
+
+    gate_count_by_region: {(layer, kind of gate): number of gates}.
+    is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
+    indices: dict[str, list[list[int]]] = {}
+    parts = split_by_region(is_on, gate_count_by_region)
+    for (_, kind), part in zip(gate_count_by_region, parts, strict=True):
+        chosen = np.flatnonzero(part).tolist()
+        indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
+    return indices

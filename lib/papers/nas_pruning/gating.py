@@ -19,8 +19,9 @@ from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
 from lib.papers.nas_pruning.control import (
+    NAMES,
     GateController,
-    GateMask,
+    list_kept_indices,
     make_encoder_flops_function,
 )
 from lib.papers.nas_pruning.options import Gates
@@ -31,9 +32,6 @@ from lib.train import loop
 # Columns of the array that logs each step of a search: target and actual cost ratio,
 # and numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-# {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
-# whose two names differ.
-NAMES = {"ffn": "neurons"}
 
 # f({region: sum of its masks}) -> FLOPs. A region is the gates of one kind in one
 # layer: (layer, kind).
@@ -277,24 +275,3 @@ def list_kept_gate_counts(
         len(kept_indices[NAMES.get(kind, kind)][layer])
         for layer, kind in gate_count_by_region
     ]
-
-
-def list_kept_indices(
-    gate_count_by_region: Mapping[LayerAndGateKind, int], is_on: GateMask
-) -> KeptIndices:
-    """Return the indices of the heads and neurons that a pruning search keeps.
-
-    The result is {"heads": L lists of indices, "neurons": L lists}, the arguments of
-    the model operation "keep", which prunes all others. A gate is a trained mask; a
-    part is kept where its gate is on. For gates on other kinds of parts the keys are
-    the names of these kinds.
-
-    gate_count_by_region: {(layer, kind of gate): number of gates}.
-    is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
-    indices: dict[str, list[list[int]]] = {}
-    start = 0
-    for (_, kind), number in gate_count_by_region.items():
-        chosen = [i for i in range(number) if is_on[start + i]]
-        indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
-        start += number
-    return indices

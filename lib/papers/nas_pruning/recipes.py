@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
@@ -539,12 +537,8 @@ def make_random_pruned_model_config(
     on = control.sample_gates_at_target_cost(
         make_gate_settings(flops_ratio), number, cost, 0
     )
-    parts = np.split(on, np.cumsum([*number.values()])[:-1])
-    left = [np.flatnonzero(part).tolist() for part in parts]
-    return {
-        "shape": unpruned_shape_name,
-        "surgery": [{"op": "keep", "heads": left[::2], "neurons": left[1::2]}],
-    }
+    pruning = {"op": "keep", **control.list_kept_indices(number, on)}
+    return {"shape": unpruned_shape_name, "surgery": [pruning]}
 
 
 def compute_least_reachable_flops_ratio(profile: str) -> float:
