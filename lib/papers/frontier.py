@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lib.core.names import Refused
-from lib.core.options import SurgeryOperation, Targets
+from lib.core.options import Targets
 from lib.core.papers import import_module_of_each_paper
-from lib.core.spec import Spec, to_plain_json
+from lib.core.spec import Spec
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.methods import METHODS, import_method, plan_pruning_by_method
@@ -134,12 +134,6 @@ def student_of_pruning_module_spec(
 RECIPES = import_module_of_each_paper("recipes")
 
 
-def make_ghost_surgery_operation(profile: str) -> SurgeryOperation:
-    return {"op": "ghost"} | to_plain_json(
-        RECIPES["ghostbert"].make_ghost_options(profile)
-    )
-
-
 def searched_ghost_student_spec(
     profile: str, task: str, flops_budget_in_twelfths: int
 ) -> Spec:
@@ -160,7 +154,7 @@ def searched_ghost_student_spec(
         task,
         flops_budget_in_twelfths,
         find,
-        (make_ghost_surgery_operation(profile),),
+        RECIPES["ghostbert"].make_ghost_options(profile),
     )
 
 
@@ -194,9 +188,7 @@ def single_stage_ghost_student_spec(
     12."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = make_single_stage_train_settings(
-        students.FINETUNE, profile, task, has_ghost_modules=True
-    )
+    train = make_single_stage_train_settings(students.FINETUNE, profile, task, ghosts)
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}

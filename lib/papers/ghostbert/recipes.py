@@ -307,7 +307,7 @@ def pruned_undistilled_model_spec(
         profile,
         task,
         untrained_student_spec(profile, task, width_in_twelfths, ghost_options),
-        ghost_options.tokens if ghost_options else 0,
+        ghost_options,
     )
 
 
