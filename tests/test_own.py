@@ -860,9 +860,9 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     )
     assert (
         mine.tokenizer_coverage.summary == line
-        and f"{line}." in mine.describe_data_and_model()
+        and f"{line}." in grids.describe_user_data_and_model(mine)
     )
-    assert mine.data_warnings == [line]
+    assert grids.list_user_data_warnings(mine) == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
     mine = grids.ProfileWithUserData(
         "toy", str(put(tmp_path, "b.tsv", table(some))), folder
@@ -871,7 +871,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
         mine.tokenizer_coverage.unknown == pytest.approx(1 / 9)
         and mine.tokenizer_coverage.truncated_row_share == 0
     )
-    assert mine.data_warnings == [mine.tokenizer_coverage.summary]
+    assert grids.list_user_data_warnings(mine) == [mine.tokenizer_coverage.summary]
     words = Path(folder, "vocab.txt").read_text()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).unlink(missing_ok=True)

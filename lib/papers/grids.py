@@ -25,7 +25,7 @@ from lib.core import disk, options
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
-from lib.core.papers import import_module_of_each_paper, list_papers_by_name
+from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -86,18 +86,13 @@ def read_settings(paper_or_file_stem: str) -> SimpleNamespace:
         3
 
     paper_or_file_stem: name of a paper's folder, or of the file without suffix."""
-    is_paper = paper_or_file_stem in list_papers_by_name()
-    place = (
-        FOLDER / paper_or_file_stem / "settings.toml"
-        if is_paper
-        else FOLDER / f"{paper_or_file_stem}.toml"
-    )
+    place = FOLDER / paper_or_file_stem / "settings.toml"
+    if not place.exists():
+        place = FOLDER / f"{paper_or_file_stem}.toml"
     tables = dict(disk.read_toml(place))
     kinds = dict(vars(options))
-    if is_paper and paper_or_file_stem in (
-        options_of_papers := import_module_of_each_paper("options")
-    ):
-        kinds |= vars(options_of_papers[paper_or_file_stem])
+    if module := import_module_of_each_paper("options").get(paper_or_file_stem):
+        kinds |= vars(module)
     for kind in tables.keys() & kinds.keys():
         common = (
             disk.read_toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
@@ -415,47 +410,6 @@ class ProfileWithUserData(str):
             reading.splits["train"], self.encoder_folder, cut
         )
 
-    @property
-    def data_warnings(self) -> list[str]:
-        """Return sentences that warn of problems in the user's own data.
-
-        They stand beside any advice on which compression method to take. The list is
-        empty without such data or without problems."""
-        lines = [*own.read_user_data(self.data).cautions] if self.data else []
-        return lines + (
-            [self.tokenizer_coverage.summary]
-            if self.tokenizer_coverage and self.tokenizer_coverage.needs_warning
-            else []
-        )
-
-    def describe_data_and_model(self) -> list[str]:
-        """Return sentences for a report page on the user's own data and encoder.
-
-        The first one names them, and also stands in captions. Others say how many rows
-        the data have, how many of them are trained on, and that all other settings are
-        those of the experiment's size."""
-        parts = [f"data: {self.task_title}"] * bool(self.data)
-        parts += [f"model: {Path(self.model).name}"] * bool(self.model)
-        lines = [f"Your own {', '.join(parts)}."]
-        if self.data:
-            splits = data.read_splits("own", self.data)
-            rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
-            learned, held = limit_user_data_row_counts(
-                self.data, self, None, HELD_OUT[self]
-            )
-            capped = f"; {learned:,} of the training rows are trained on"
-            capped += f", {held:,} others rank heads and neurons" * bool(held)
-            capped *= learned < len(splits["train"])
-            lines += [f"{line}." for line in own.read_user_data(self.data).lines]
-            lines.append(f"The data have {rows}{capped}.")
-            lines += (
-                [f"{self.tokenizer_coverage.summary}."]
-                if self.tokenizer_coverage
-                else []
-            )
-        settled = f"All other settings are those of profile {self[:]}"
-        return [*lines, f"{settled}; the paper's verdicts are off."]
-
 
 def make_profile_with_user_data(
     profile: str, data: str = "", model: str = "", length: int = 0
@@ -509,14 +463,12 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    if not isinstance(profile, ProfileWithUserData):
-        return {"profile": profile[:]}
-    reader_parts = {
-        name: get_attribute_of_profile_with_user_data(profile, name)
-        for name in PARAMETERS[1:]
-    }
-    cut = {"length": profile.length} if profile.length else {}
-    return {"profile": profile[:]} | reader_parts | cut
+    parameters: dict[str, Any] = {"profile": profile[:]}
+    if isinstance(profile, ProfileWithUserData):
+        parameters |= {"data": profile.data, "model": profile.model}
+        if profile.length:
+            parameters["length"] = profile.length
+    return parameters
 
 
 def format_profile_as_command_options(profile: str) -> list[str]:
@@ -547,16 +499,33 @@ def get_attribute_of_profile_with_user_data(profile: str, attribute_name: str) -
 def describe_user_data_and_model(profile: str) -> list[str]:
     """Return sentences for a report page on the user's own data and encoder.
 
-    They name data and encoder, and say how many rows are used and that a paper's claims
-    are not judged. The list is empty for the papers' own data and encoders.
+    The first one names them, and also stands in captions. Others say how many rows the
+    data have, how many of them are trained on, that all other settings are those of the
+    experiment's size, and that a paper's claims are not judged. The list is empty for
+    the papers' own data and encoders.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    return (
-        profile.describe_data_and_model()
-        if isinstance(profile, ProfileWithUserData)
-        else []
-    )
+    if not isinstance(profile, ProfileWithUserData):
+        return []
+    parts = [f"data: {profile.task_title}"] * bool(profile.data)
+    parts += [f"model: {Path(profile.model).name}"] * bool(profile.model)
+    lines = [f"Your own {', '.join(parts)}."]
+    if profile.data:
+        splits = data.read_splits("own", profile.data)
+        rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
+        learned, held = limit_user_data_row_counts(
+            profile.data, profile, None, HELD_OUT[profile]
+        )
+        capped = f"; {learned:,} of the training rows are trained on"
+        capped += f", {held:,} others rank heads and neurons" * bool(held)
+        capped *= learned < len(splits["train"])
+        lines += [f"{line}." for line in own.read_user_data(profile.data).lines]
+        lines.append(f"The data have {rows}{capped}.")
+        if profile.tokenizer_coverage:
+            lines.append(f"{profile.tokenizer_coverage.summary}.")
+    settled = f"All other settings are those of profile {profile[:]}"
+    return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
 def digest_user_data_and_model(profile: str) -> list[str]:
@@ -568,10 +537,8 @@ def digest_user_data_and_model(profile: str) -> list[str]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    name, model = (
-        get_attribute_of_profile_with_user_data(profile, what)
-        for what in PARAMETERS[1:]
-    )
+    name = get_attribute_of_profile_with_user_data(profile, "data")
+    model = get_attribute_of_profile_with_user_data(profile, "model")
     digests = [
         name and data.digest_rows_and_list_splits("own", name)[0],
         model and data.digest_weights(model),
@@ -583,11 +550,16 @@ def digest_user_data_and_model(profile: str) -> list[str]:
 def list_user_data_warnings(profile: str) -> list[str]:
     """Return sentences that warn of problems in a user's own data.
 
-    The list is empty without such data or without problems.
+    They stand beside any advice on which compression method to take. The list is empty
+    without such data or without problems.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    return profile.data_warnings if isinstance(profile, ProfileWithUserData) else []
+    if not isinstance(profile, ProfileWithUserData) or not profile.data:
+        return []
+    coverage = profile.tokenizer_coverage
+    line = [coverage.summary] if coverage and coverage.needs_warning else []
+    return [*own.read_user_data(profile.data).cautions, *line]
 
 
 def limit_user_data_row_counts(
@@ -607,13 +579,10 @@ def limit_user_data_row_counts(
     or all.
     requested_held_out_row_count: held-out rows asked for."""
     available = len(data.read_splits("own", user_data)["train"])
-    most = MOST[profile]
+    most = MOST[profile] or available
     held_out_row_count = min(requested_held_out_row_count, available // 5)
-    return min(
-        requested_row_count or most or available,
-        most or available,
-        available - held_out_row_count,
-    ), held_out_row_count
+    row_count = min(requested_row_count or most, most, available - held_out_row_count)
+    return row_count, held_out_row_count
 
 
 LABELS = Targets("hard")
@@ -745,9 +714,8 @@ def make_training_data_descriptor(
             name, profile, row_count, held_out_row_count
         )
         return data.make_data_descriptor("own", name, *counts, **further_options)
-    further_options |= (
-        UNSEEN[profile].get(task, {}) if adds_unseen_evaluation_rows else {}
-    )
+    if adds_unseen_evaluation_rows:
+        further_options |= UNSEEN[profile].get(task, {})
     place = find_data_source_name(profile, task), task
     if profile in DRAWN:
         further_options["draws_rows_by_seed"] = True
@@ -783,22 +751,14 @@ def make_common_run_arguments(
         "data": data_descriptor or make_profile_data_descriptor(profile, task),
         "numerics": find_profile_settings(profile).numerics,
     }
-    task_args |= (
-        {"span": cut}
-        if (
-            cut := find_passage_window_settings(
-                profile, task, passage_window_settings_by_profile
-            )
-        )
-        else {}
+    span = find_passage_window_settings(
+        profile, task, passage_window_settings_by_profile
     )
-    for name in ("train", "importance"):
-        task_args |= (
-            {name: adapt_options_to_user_data(profile, further_arguments.pop(name))}
-            if name in further_arguments
-            else {}
-        )
-    return task_args | further_arguments
+    if span:
+        task_args["span"] = span
+    for name in {"train", "importance"} & further_arguments.keys():
+        task_args[name] = adapt_options_to_user_data(profile, further_arguments[name])
+    return further_arguments | task_args
 
 
 def find_user_data_passage_window_settings(profile: str) -> Span | None:
@@ -1009,34 +969,21 @@ def select_score_columns_by_task(
     printed_columns: the Columns of the paper's table."""
     if name := get_attribute_of_profile_with_user_data(profile, "data"):
         title = get_attribute_of_profile_with_user_data(profile, "task_title")
-        return {
-            title: (
-                MetricColumn(
-                    title, title, data.find_task_by_name("own", name).metrics[0]
-                ),
-            )
-        }
+        metric = data.find_task_by_name("own", name).metrics[0]
+        return {title: (MetricColumn(title, title, metric),)}
     task_source = find_profile_settings(profile).source
     sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]
-    tasks = {
-        name: task
-        for source in sources
-        for name, task in data.list_tasks(source).items()
-    }
-    by_task: dict[str, tuple[MetricColumn, ...]]
-    by_task = {
-        name: (MetricColumn(name, name, task.metrics[0]),)
-        for name, task in tasks.items()
-    }
+    by_task: dict[str, tuple[MetricColumn, ...]] = {}
+    for source in sources:
+        for name, task in data.list_tasks(source).items():
+            by_task[name] = (MetricColumn(name, name, task.metrics[0]),)
     for name in {column.task for column in printed_columns}:
         by_task[name] = tuple(
             column for column in printed_columns if column.task == name
         )
-    return (
-        {name: columns[:1] for name, columns in by_task.items()}
-        if profile in ("mini", "base")
-        else by_task
-    )
+    if profile in ("mini", "base"):
+        return {name: columns[:1] for name, columns in by_task.items()}
+    return by_task
 
 
 def list_architecture_searches_of_models(model_rows: Iterable[Row]) -> list[Row]:
