@@ -284,31 +284,6 @@ def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
     return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _seed_independent_spec(
-    step_name: str,
-    profile: str,
-    net: Net,
-    inputs_by_name: Mapping[str, Spec | None],
-    **step_arguments: Any,
-) -> Spec:
-    """Describe a run that trains a network once, for the runs of all seeds.
-
-    A pre-training is so expensive that trainings with any seed start from the same one.
-    The Spec is the frozen description of this run, at seed 0.
-
-    step_name: the kind of run, such as "predistil".
-    profile: size of the experiment, "toy", "mini" or "paper".
-    net: description of the network.
-    inputs_by_name: the Specs of the runs whose results this run needs, such as
-    {"teacher": Spec}; None leaves one out.
-    step_arguments: further arguments of the step."""
-    step_arguments = step_arguments | {
-        "net": net.to_json(),
-        "numerics": find_profile_settings(profile).numerics,
-    }
-    return Spec(step_name, step_arguments, inputs_by_name, seed=0)
-
-
 @cache_results_while_enabled
 def pretraining_spec(
     profile: str,
@@ -336,16 +311,12 @@ def pretraining_spec(
     args = {
         "corpus": corpus or make_corpus_descriptor(profile),
         "train": train or PRETRAIN[profile],
+        "warmup": WARM[profile],
+        "shared": subnetwork_options,
+        "net": net.to_json(),
+        "numerics": find_profile_settings(profile).numerics,
     }
-    return _seed_independent_spec(
-        "predistil",
-        profile,
-        net,
-        inputs,
-        warmup=WARM[profile],
-        shared=subnetwork_options,
-        **args,
-    )
+    return Spec("predistil", args, inputs, seed=0)
 
 
 def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
@@ -532,25 +503,16 @@ def student_spec(
         return teacher_spec(profile, task)
     net = scale_network_to_profile(model_name, profile)
     if model_name != PLUS:
-        return task_distillation_spec(
-            profile,
-            task,
-            net,
-            pretrained_network_spec(profile, model_name, corpus_name),
-            **training_changes,
-        )
+        start = pretrained_network_spec(profile, model_name, corpus_name)
+        return task_distillation_spec(profile, task, net, start, **training_changes)
     # EfficientBERT+ inherits its weights and its classification head from the supernet,
     # which was trained on several tasks, but not on WNLI. So on WNLI it inherits the
     # head of QNLI, as in the authors' code.
     head = "QNLI" if task == "WNLI" else task
+    start = search_stage_3_supernet_spec(profile)
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
-        profile,
-        task,
-        net,
-        search_stage_3_supernet_spec(profile),
-        classifier,
-        **training_changes,
+        profile, task, net, start, classifier, **training_changes
     )
 
 
@@ -609,11 +571,6 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 
-    def make_task_data_descriptor(task: str) -> DataDescriptor:
-        if profile != "paper":
-            return grids.make_profile_data_descriptor(profile, task)
-        return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
-
     largest = scale_network_to_profile("Supernet", profile)
     winner = scale_network_to_profile("Search Stage 2", profile)
     layers = zip(largest.layers, winner.layers, strict=True)
@@ -626,13 +583,21 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
     inputs["start"] = pretraining_spec(
         profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
     )
-    args = {
-        "data": {task: make_task_data_descriptor(task) for task in names},
-        "train": TOGETHER[profile],
+    data = {
+        task: make_split_descriptor(profile, task, None, TENTH.get(task, 0))
+        if profile == "paper"
+        else grids.make_profile_data_descriptor(profile, task)
+        for task in names
     }
-    return _seed_independent_spec(
-        "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
-    )
+    args = {
+        "data": data,
+        "train": TOGETHER[profile],
+        "warmup": TAUGHT[profile],
+        "shared": parts,
+        "net": net.to_json(),
+        "numerics": find_profile_settings(profile).numerics,
+    }
+    return Spec("multitask", args, inputs, seed=0)
 
 
 @cache_results_while_enabled
