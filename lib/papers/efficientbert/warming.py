@@ -99,14 +99,12 @@ def warmup(
     objective = students.build_distillation_loss(
         student, teacher, options, training.numerics, labels, heads
     )
-    result = train_and_save(
-        training, student, objective, methods, judged
-    ) | count_parameters(student)
-    return result | (
-        {"held_out.score": students.make_teacher_agreement_scorer(training, student)()}
-        if score
-        else {}
-    )
+    result = train_and_save(training, student, objective, methods, judged)
+    result |= count_parameters(student)
+    if score:
+        measure_agreement = students.make_teacher_agreement_scorer(training, student)
+        result["held_out.score"] = measure_agreement()
+    return result
 
 
 def predistil(
@@ -284,11 +282,7 @@ def join_training_rows_of_tasks(
     }
     labels = [part.labels.float() for part in parts if part.labels is not None]
     encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
-    task_of_row = [
-        name
-        for name, part in zip(training_by_task, parts, strict=True)
-        for _ in range(len(part))
-    ]
+    task_of_row = np.repeat([*training_by_task], [*map(len, parts)]).tolist()
     starts = np.cumsum([0, *map(len, parts)])
 
     def order_batches_of_all_tasks(epoch: int) -> list[np.ndarray]:

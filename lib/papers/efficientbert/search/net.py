@@ -100,16 +100,12 @@ class Net:
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
-            if (inner := self.count_inner_channels(layer)) < 1:
+            inner = self.count_inner_channels(layer)
+            if inner < 1:
                 raise Refused(
                     f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1"
                 )
-            _checked(
-                layer.formula,
-                self.hidden,
-                self.count_inner_channels(layer),
-                self.mismatch,
-            )
+            _checked(layer.formula, self.hidden, inner, self.mismatch)
 
     def count_inner_channels(self, layer: Layer) -> int:
         """Return the inner channels of a layer's feed-forward networks, int(D / q).

@@ -181,11 +181,8 @@ def count_consecutive_acceptances(
     promising_network_classifiers: functions features [N, F] -> bool [N]."""
     on = np.ones(len(candidates), bool)
     steps = np.zeros(len(candidates), int)
-    features = (
-        space.make_features(candidates) if promising_network_classifiers else None
-    )
+    features = space.make_features(candidates)
     for goes in promising_network_classifiers:
-        assert features is not None
         on &= goes(features).astype(bool)
         steps += on
     return steps

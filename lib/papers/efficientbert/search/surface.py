@@ -75,7 +75,7 @@ def _make_all_ones_linear_maps(
     two."""
 
     def make_equal_weight_linear_map(
-        output_channel_count: int, shared_weight: float = 1.0
+        output_channel_count: int, shared_weight: float
     ) -> Callable[[np.ndarray], np.ndarray]:
         """Return a linear map with equal weights.
 
@@ -87,12 +87,13 @@ def _make_all_ones_linear_maps(
             -1,
         )
 
+    channels = CHANNELS
+    weight = inner_channel_count / CHANNELS
     if rounding_mode == "whole":
-        up = make_equal_weight_linear_map(max(1, int(inner_channel_count)))
-        down = make_equal_weight_linear_map(CHANNELS)
-    else:
-        up = make_equal_weight_linear_map(CHANNELS)
-        down = make_equal_weight_linear_map(CHANNELS, inner_channel_count / CHANNELS)
+        channels = max(1, int(inner_channel_count))
+        weight = 1.0
+    up = make_equal_weight_linear_map(channels, 1.0)
+    down = make_equal_weight_linear_map(CHANNELS, weight)
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
