@@ -93,25 +93,18 @@ def check_and_find_encoder_folder(
     checkpoint.
     task_to_train: the task to train; None checks that the encoder reads pairs of texts,
     and does not check a task head."""
-    if not str(folder_or_checkpoint_name).isprintable():
+    name = str(folder_or_checkpoint_name)
+    if not name.isprintable():
         fix = "fix: rename its folder, in characters that are printed"
-        raise Absent(
-            f"no model {str(folder_or_checkpoint_name)!r}: it is no name of one line; {fix}"
-        )
-    place = paths.resolve_user_path(folder_or_checkpoint_name)
+        raise Absent(f"no model {name!r}: it is no name of one line; {fix}")
+    place = paths.resolve_user_path(name)
     if not place.is_dir():
-        place = (
-            data.find_checkpoint_folder_with_file(
-                models.shorten_hub_name(str(folder_or_checkpoint_name)), data.WEIGHTS
-            )
-            or place
-        )
+        checkpoint = models.shorten_hub_name(name)
+        place = data.find_checkpoint_folder_with_file(checkpoint, data.WEIGHTS) or place
     try:
         check_encoder(place, task_to_train)
     except Refused as error:
-        message = str(error).replace(
-            str(place), str(folder_or_checkpoint_name).rstrip("/")
-        )
+        message = str(error).replace(str(place), name.rstrip("/"))
         raise type(error)(message) from None
     return str(place)
 

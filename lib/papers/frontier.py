@@ -538,17 +538,18 @@ def make_method_comparison_table(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
             score = paired.estimate_difference_avoiding_degenerate_interval([*pairs])
+            least = 0.0 if column.metric in paired.SHARES else -100.0
             line = {
                 "task": task,
                 "model": model,
                 "method": name,
                 "m": m,
                 "seeds": score.n_seeds,
+                "kind": TABLE[name].kind,
+                "score": 100 + score.mean,
+                "low": max(100 + score.low, least),
+                "high": min(100 + score.high, 100.0),
             }
-            line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
-            least = 0.0 if column.metric in paired.SHARES else -100.0
-            line |= {"low": max(100 + score.low, least)}
-            line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
             line |= compute_baseline_gap_columns(
@@ -642,14 +643,13 @@ def compute_baseline_gap_columns(
     pairs = compare.pair_runs_of_models(
         runs_frame, model_row["model"], baseline_row["model"], {column.task: (column,)}
     )
-    gap = (
-        paired.estimate_difference_avoiding_degenerate_interval(pairs)
-        if pairs
-        else None
-    )
-    columns |= {"gap": gap.mean} if gap else {}
-    enough = gap and gap.n_seeds >= paired.SEEDS
-    return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
+    if not pairs:
+        return columns
+    gap = paired.estimate_difference_avoiding_degenerate_interval(pairs)
+    columns["gap"] = gap.mean
+    if gap.n_seeds >= paired.SEEDS:
+        columns |= {"gap_low": gap.low, "gap_high": gap.high}
+    return columns
 
 
 def pair_predictions_with_labels(

@@ -918,18 +918,14 @@ def teacher_spec(
     train: training settings; None means those of the profile.
     passage_window_settings_by_profile: {profile: how passages are cut}, for question
     answering."""
-    args = {"train": train or TEACHER[profile], "targets": LABELS}
-    start = {"start": backbone_spec(profile, family)}
-    return Spec(
-        "finetune",
-        make_common_run_arguments(
-            profile,
-            task,
-            passage_window_settings_by_profile=passage_window_settings_by_profile,
-            **args,
-        ),
-        start,
+    args = make_common_run_arguments(
+        profile,
+        task,
+        passage_window_settings_by_profile=passage_window_settings_by_profile,
+        train=train or TEACHER[profile],
+        targets=LABELS,
     )
+    return Spec("finetune", args, {"start": backbone_spec(profile, family)})
 
 
 def augmented_rows_spec(

@@ -253,11 +253,10 @@ def read_deviation_sentences_by_profile(
     paper: folder of the paper, such as "ghostbert".
     toml_table_name: name of a table in that file. For "pages" the sentences that hold
     for all papers are added."""
-    files = [(PUBLISHED / paper, toml_table_name)] + [(PUBLISHED, toml_table_name)] * (
-        toml_table_name == "pages"
-    )
+    folders = [PUBLISHED / paper] + [PUBLISHED] * (toml_table_name == "pages")
     tables = [
-        disk.read_toml(folder / "deviations.toml")[name] for folder, name in files
+        disk.read_toml(folder / "deviations.toml")[toml_table_name]
+        for folder in folders
     ]
     return {
         profile: [

@@ -66,17 +66,14 @@ def fineprune(
             folder, do_lower_case=False, local_files_only=True
         )
     objective = build_label_or_teacher_loss(training, model, Targets(**targets), alpha)
-    methods: list[loop.Callback] = (
-        [pruning.LayerMixTraining(run, model, Mix(**mix))] if mix else []
-    )
-    masks = (
-        pruning.PruningMasks(run, model, Prune(**prune), training.step_count)
-        if prune
-        else None
-    )
-    methods += ([masks] if masks else []) + [
-        pruning.GradientRecord(run, model, training.step_count, masks)
-    ]
+    methods: list[loop.Callback] = []
+    if mix:
+        methods.append(pruning.LayerMixTraining(run, model, Mix(**mix)))
+    masks = None
+    if prune:
+        masks = pruning.PruningMasks(run, model, Prune(**prune), training.step_count)
+        methods.append(masks)
+    methods.append(pruning.GradientRecord(run, model, training.step_count, masks))
     if frozen:
         pruning.freeze_encoder_or_embeddings(model, frozen)
     judged = ("dev", "unseen", "test")
@@ -93,8 +90,7 @@ def fineprune(
     if lower_case is False:
         ids = np.concatenate(training.training_rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == training.tokenizer.unk_token_id))
-    return (
-        result
-        | count_parameters(model)
-        | (compact.count_dense_and_sparse_bytes(model) if prune else {})
-    )
+    result |= count_parameters(model)
+    if prune:
+        result |= compact.count_dense_and_sparse_bytes(model)
+    return result

@@ -456,24 +456,18 @@ def task_distillation_spec(
     train = replace(
         train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
-    args: Json = {
-        "net": net.to_json(),
-        "classifier": inherited_head_task,
-        "train": train,
-    }
-    args["warmup"] = replace(TAUGHT[profile], prediction=prediction_loss_weight)
-    inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
-    return Spec(
-        "warmup",
-        grids.make_common_run_arguments(
-            profile,
-            task,
-            data_descriptor,
-            passage_window_settings_by_profile=SPAN,
-            **args,
-        ),
-        inputs,
+    args = grids.make_common_run_arguments(
+        profile,
+        task,
+        data_descriptor,
+        passage_window_settings_by_profile=SPAN,
+        net=net.to_json(),
+        classifier=inherited_head_task,
+        train=train,
+        warmup=replace(TAUGHT[profile], prediction=prediction_loss_weight),
     )
+    inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
+    return Spec("warmup", args, inputs)
 
 
 @cache_results_while_enabled
@@ -799,8 +793,11 @@ def attention_maps_spec(
     names = ("EfficientBERT", *OTHER_BASE, *further_network_names)
     inputs = {f"model:{name}": student_spec(profile, task, name) for name in names}
     inputs["reference"] = teacher_spec(profile, task)
-    args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
-    args["max_length"] = FINETUNE[profile].max_length
-    return Spec(
-        "maps", grids.make_common_run_arguments(profile, task, **args), inputs, seed=0
+    args = grids.make_common_run_arguments(
+        profile,
+        task,
+        rows=[0, 1, 2, 3],
+        examples=64 if profile == "toy" else 200,
+        max_length=FINETUNE[profile].max_length,
     )
+    return Spec("maps", args, inputs, seed=0)

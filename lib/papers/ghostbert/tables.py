@@ -49,9 +49,9 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
         f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
-        "runs that"
+        "runs that are older did not keep them."
     )
-    page.show_remarks([f"{note} are older did not keep them."])
+    page.show_remarks([note])
     table = {
         f"{model}, {m:g}/12, {task}": {
             title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()

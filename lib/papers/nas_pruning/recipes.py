@@ -268,16 +268,13 @@ def architecture_search_spec(
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
-    args = {
-        "train": replace(train, epochs=epoch_factor * epochs),
-        "objective": objective,
-    }
     args = grids.make_common_run_arguments(
         profile,
         task,
         make_pruning_data_descriptor(profile, task),
         gates=make_gate_settings(**gate_settings),
-        **args,
+        train=replace(train, epochs=epoch_factor * epochs),
+        objective=objective,
     )
     augmented = augmentation_spec_or_none(profile, task, has_augmented_rows)
     return Spec(
@@ -337,29 +334,25 @@ def two_stage_distillation_spec(
     args = grids.make_common_run_arguments(
         profile, task, make_pruning_data_descriptor(profile, task)
     )
-    one, two = (
-        args | {"train": make_train_settings(settings, profile, task, epochs=number)}
-        for settings, number in zip(
-            (INTERMEDIATE, PREDICTION), epochs_of_stages or (0, 0), strict=True
-        )
-    )
+    first_epochs, last_epochs = epochs_of_stages or (0, 0)
     inputs = {
         "teacher": teacher_model,
         "augmented": augmentation_spec_or_none(profile, task, is_augmented),
     }
-    architecture = Output("search", "architecture") if architecture_search else None
-    one |= {
+    first_args = {
+        "train": make_train_settings(INTERMEDIATE, profile, task, epochs=first_epochs),
         "objective": make_hidden_state_objective_settings(profile),
-        "architecture": architecture,
+        "architecture": Output("search", "architecture")
+        if architecture_search
+        else None,
     }
-    first = Spec(
-        "retrain", one, inputs | {"start": initial_model, "search": architecture_search}
-    )
-    return Spec(
-        "retrain",
-        two | {"objective": second_stage_objective},
-        inputs | {"start": first},
-    )
+    last_args = {
+        "train": make_train_settings(PREDICTION, profile, task, epochs=last_epochs),
+        "objective": second_stage_objective,
+    }
+    sources = {"start": initial_model, "search": architecture_search}
+    first = Spec("retrain", args | first_args, inputs | sources)
+    return Spec("retrain", args | last_args, inputs | {"start": first})
 
 
 @cache_results_while_enabled
@@ -434,13 +427,10 @@ def retrained_random_architecture_spec(
         if keeps_searched_sizes
         else None
     )
-    trainings = (
-        make_train_settings(stage, profile, task)
+    epochs = [
+        epoch_factor * make_train_settings(stage, profile, task).epochs
         for stage in (INTERMEDIATE, PREDICTION)
-    )
-    epochs = (
-        [epoch_factor * train.epochs for train in trainings] if epoch_factor > 1 else ()
-    )
+    ]
     return two_stage_distillation_spec(
         profile,
         task,
@@ -476,15 +466,13 @@ def magnitude_pruned_spec(
     origin = pretrained_model_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
-    spec = teacher = replace(dense, inputs={"start": origin})
+    spec = replace(dense, inputs={"start": origin})
+    further_inputs = {"origin": origin}
     if learns_from_teacher:
-        args |= {"objective": LOGITS}
+        args["objective"] = LOGITS
+        further_inputs["teacher"] = spec
     for round_share in ROUNDS[profile]:
-        inputs = {
-            "start": spec,
-            "origin": origin,
-            "teacher": teacher if learns_from_teacher else None,
-        }
+        inputs = further_inputs | {"start": spec}
         spec = Spec("imp", args | {"kept": round_share}, inputs)
         if round_share == kept_share:
             break

@@ -51,16 +51,11 @@ def make_pruned_model_rows(
     second label is pruned; shares that no search can reach are left out."""
     base = model_labels[1].removeprefix("30 % ")
     others = flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios)
-    model_labels = list(
-        dict.fromkeys(
-            [
-                *model_labels,
-                *(nas.format_pruned_model_label(ratio, base) for ratio in others),
-            ]
-        )
-    )
+    others = [nas.format_pruned_model_label(ratio, base) for ratio in others]
     model_labels = [
-        m for m in model_labels if (m, str(profile)) != ("BERT-Mini", "mini")
+        label
+        for label in dict.fromkeys([*model_labels, *others])
+        if (label, str(profile)) != ("BERT-Mini", "mini")
     ]
     tasks = nas.tasks(profile, tasks, tasks_by_profile=nas.TEST)
     seeds = nas.seeds(profile, seeds)
