@@ -3,7 +3,7 @@ torch."""
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -20,11 +20,6 @@ COLUMNS = {
     "distance after distillation": ("distance", ".3f"),
     "movement of a tap": ("taps_moved", ".4f"),
 }
-
-
-class ForwardTimes(NamedTuple):
-    ms_without_ghosts: float
-    ms_with_ghosts: float
 
 
 def show_distance_to_teacher(page: Page, runs: Runs) -> None:
@@ -73,10 +68,10 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
 
 def read_forward_times(
     profile: str, widths_in_twelfths: Iterable[int]
-) -> dict[int, ForwardTimes]:
-    """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
+) -> dict[int, tuple[float, float]]:
+    """Return {width in twelfths: two times} of pruned encoders, as recorded earlier.
 
-    A ForwardTimes has the milliseconds of CPU time of a forward pass on 8 sentences of
+    The times are the milliseconds of CPU time of a forward pass on 8 sentences of
     128 tokens, without and with ghost modules (added convolutions). So it shows what
     ghosts cost in time, beside FLOPs. Widths for which one of the two times is missing
     are left out.
@@ -92,7 +87,7 @@ def read_forward_times(
             names = (f"{name} {m}/12.cpu_ms" for name in ("Width", "GhostBERT"))
             plain, ghost = (run.metrics.get(name) for name in names)
             if ghost and plain:
-                times[m] = ForwardTimes(plain, ghost)
+                times[m] = plain, ghost
     return times
 
 

@@ -30,7 +30,7 @@ momentum does, because the gradient of one batch is mostly noise."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -51,13 +51,6 @@ EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.5
 NAMES = {"ffn": "neurons"}
 GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
 FlopsFunction = Callable[[Mapping[LayerAndGateKind, float]], float]
-
-
-class AlphaUpdate(NamedTuple):
-    alphas: np.ndarray  # [N].
-    moving_average_gradient: np.ndarray  # [N].
-    # [4]: target and actual cost ratio, and numbers of gates switched off and on.
-    log_entry: np.ndarray
 
 
 def compute_target_cost_ratio(
@@ -127,11 +120,6 @@ def make_encoder_flops_function(
         return gated.flops(hidden_size, head_size, widths, token_count)
 
     return count_flops
-
-
-class TrimmedGates(NamedTuple):
-    alphas: np.ndarray  # [N].
-    switched_gates: GateNumbers
 
 
 @dataclass
@@ -228,12 +216,12 @@ class GateController:
         gradient: np.ndarray,
         step: int,
         total_steps: int,
-    ) -> AlphaUpdate:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the gates' alphas after one training step of a pruning search.
 
-        The AlphaUpdate that is returned has the new alphas [N], the new moving average
-        of their gradients [N], and a log entry of four numbers: target and actual cost
-        as shares of the cost with all gates on, and how many gates switched off and on.
+        The result has the new alphas [N], the new moving average of their gradients
+        [N], and a log entry of four numbers: target and actual cost as shares of the
+        cost with all gates on, and how many gates switched off and on.
 
         alphas: parameters of the gates, whose masks are sigmoid(alpha), float64 [N].
         moving_average_gradient: the average before this step [N].
@@ -274,7 +262,7 @@ class GateController:
             (~on & switched).sum(),
         ]
         note = np.array(note, dtype=np.float64)
-        return AlphaUpdate(new, moving_average_gradient, note)
+        return new, moving_average_gradient, note
 
     def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
@@ -476,14 +464,14 @@ class GateController:
 
     def trim_gates_to_target_cost(
         self, gate_alphas: np.ndarray, average_gradients: np.ndarray
-    ) -> TrimmedGates:
+    ) -> tuple[np.ndarray, GateNumbers]:
         """Correct the gates' cost to its target at the end of a pruning search.
 
         A gate is a mask sigmoid(alpha) on a part of the model. The correction lets
-        networks of different searches cost the same. The TrimmedGates that is returned
-        has the new alphas [N] and the indices of the gates that switched. No gate
-        switches where the cost is within the tolerance already, or where it would not
-        come nearer because a single gate changes it too much.
+        networks of different searches cost the same. The result has the new alphas [N]
+        and the indices of the gates that switched. No gate switches where the cost is
+        within the tolerance already, or where it would not come nearer because a single
+        gate changes it too much.
 
         gate_alphas: the alphas before [N].
         average_gradients: moving averages of the loss's gradients by alpha [N]."""
@@ -505,7 +493,7 @@ class GateController:
         taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
         gate_alphas = gate_alphas.copy()
         gate_alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
-        return TrimmedGates(gate_alphas, taken)
+        return gate_alphas, taken
 
     def switch_gates_to_target_cost(
         self,
