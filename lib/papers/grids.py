@@ -43,8 +43,6 @@ from lib.papers.encoder import (
 from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
-# f(Spec, metrics of its run) -> estimated core-seconds.
-RunTimeEstimator = Callable[[Spec, Json], float]
 RunArguments = Json  # {argument of a step: value}.
 
 
@@ -809,7 +807,7 @@ def measure_flops_per_second() -> float:
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
+def make_run_time_estimator(profile: str) -> Callable[[Spec, Json], float] | None:
     """Return a function that estimates how long a run on a user's own data takes.
 
     The function is f(Spec, metrics) -> core-seconds, where the Spec describes the run

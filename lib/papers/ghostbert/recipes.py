@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 # {(kept twelfths of the width, row of a table): f(profile, task) -> Spec}. A Spec is
 # the description of a run, here of a control.
 ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
-GhostFields = Json  # {field of the options Ghost: value}.
 # {(unit, heading) of a column in a table of costs: text of the cell}, such as
 # ("GFLOPs", "printed").
 CostCells = dict[tuple[str, str], str]
@@ -299,7 +298,7 @@ def pruned_undistilled_model_spec(
     )
 
 
-def make_convolution_options_of_table_5(profile: str) -> dict[str, GhostFields]:
+def make_convolution_options_of_table_5(profile: str) -> dict[str, Json]:
     """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
     The table compares kinds of ghost modules, convolutions that add features to a

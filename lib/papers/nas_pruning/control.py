@@ -49,8 +49,6 @@ EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.5
 # {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
 # whose two names differ.
 NAMES = {"ffn": "neurons"}
-GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
-FlopsFunction = Callable[[Mapping[LayerAndGateKind, float]], float]
 
 
 def compute_target_cost_ratio(
@@ -99,9 +97,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Sequence[GateWidths],
+    widths_by_layer: Sequence[Mapping[str, float]],
     token_count: int = gated.TOKENS,
-) -> FlopsFunction:
+) -> Callable[[Mapping[LayerAndGateKind, float]], float]:
     """Return a function that counts the FLOPs of an encoder whose parts are masked.
 
     The function takes {(layer, kind): sum of masks}, where `kind` is a kind of part

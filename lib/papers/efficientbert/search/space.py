@@ -49,10 +49,7 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerChoices
 
-Grammar = Json  # Rules for the formulas and sizes of candidates, from `make_grammar`.
 SpaceDescriptor = Json  # What Space.to_json returns.
-LayerChange = tuple[int, Layer]  # (index of the layer, changed layer).
-LayersJson = list[list[Any]]  # (formula, networks k, divisor q) of each layer.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
 # {stage of the search: number of tries}. A mutation changes a formula at random until
@@ -62,7 +59,7 @@ ENDLESS = 1 << 60  # Stands for "no limit"; no network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
-def make_grammar(stage: str) -> Grammar:
+def make_grammar(stage: str) -> Json:
     """Return the rules for formulas and sizes of FFNs in a stage of the search.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
@@ -355,7 +352,7 @@ class Space:
             else self.sample_candidate(rng)
         )
 
-    def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
+    def _list_size_changes_of_one_layer(self, net: Net) -> list[tuple[int, Layer]]:
         """Return all possible changes of the size of a single layer of a network.
 
         The size is the number and width of the layer's feed-forward networks (FFNs). A
@@ -383,7 +380,7 @@ class Space:
             ),
         )
 
-    def convert_json_to_net(self, layers_json: LayersJson) -> Net:
+    def convert_json_to_net(self, layers_json: list[list[Any]]) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
