@@ -29,7 +29,7 @@ from lib.core.spec import Spec
 from lib.core.store import Store, explain_failed_input
 from lib.data import own as rows_of
 from lib.export import opened
-from lib.papers import frontier, grids
+from lib.papers import frontier, grids, students
 from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
@@ -690,7 +690,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     )
     assert (
         ghostbert.select_pruned_model_widths(four) == (9, 6, 3)
-        and ghostbert.count_kept_heads(four, 9) == 3
+        and students.count_kept_heads(four, 9) == 3
     )
     spec = ghostbert.untrained_student_spec(
         four, "SST-2", 3, ghostbert.make_ghost_options(four)

@@ -27,23 +27,18 @@ from lib.papers import grids, published
 from lib.papers.grids import find_encoder_shape, teacher_spec
 from lib.papers.students import AUGMENTED as AUGMENTED
 from lib.papers.students import CACHED as CACHED
-from lib.papers.students import DISTIL as DISTIL
 from lib.papers.students import FINETUNE as FINETUNE
-from lib.papers.students import HEADS as HEADS
+from lib.papers.students import (
+    HEADS,
+    count_heads_of_paper_model,
+    finetuned_student_spec,
+    select_possible_widths,
+    student_spec,
+    student_trained_on_labels_spec,
+    untrained_student_spec,
+)
 from lib.papers.students import IMPORTANCE as IMPORTANCE
-from lib.papers.students import LONG as LONG
-from lib.papers.students import count_heads_of_paper_model as count_heads_of_paper_model
-from lib.papers.students import count_kept_heads as count_kept_heads
-from lib.papers.students import finetuned_student_spec as finetuned_student_spec
 from lib.papers.students import make_distillation_settings as make_distillation_settings
-from lib.papers.students import (
-    select_possible_widths as select_possible_widths,
-)
-from lib.papers.students import student_spec as student_spec
-from lib.papers.students import (
-    student_trained_on_labels_spec as student_trained_on_labels_spec,
-)
-from lib.papers.students import untrained_student_spec as untrained_student_spec
 from lib.stats import cost
 
 if TYPE_CHECKING:
