@@ -989,12 +989,13 @@ def list_architecture_searches_of_models(model_rows: Iterable[Row]) -> list[Row]
     show both together.
 
     model_rows: the Rows of the trained networks."""
-    return [
-        row.with_spec(search)
-        for row in model_rows
-        for first in [row.spec.input_specs_with_seeds.get("start")]
-        if first and (search := first.input_specs_with_seeds.get("search"))
-    ]
+    rows = []
+    for row in model_rows:
+        start = row.spec.input_specs_with_seeds.get("start")
+        search = start and start.input_specs_with_seeds.get("search")
+        if search:
+            rows.append(row.with_spec(search))
+    return rows
 
 
 def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
@@ -1006,9 +1007,9 @@ def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
     tables.
 
     student_rows: the Rows of the students' last training stage."""
-    return [
-        row.with_spec(first)
-        for row in student_rows
-        for first in [row.spec.input_specs_with_seeds.get("start")]
-        if first and first.step == "distil"
-    ]
+    rows = []
+    for row in student_rows:
+        start = row.spec.input_specs_with_seeds.get("start")
+        if start and start.step == "distil":
+            rows.append(row.with_spec(start))
+    return rows

@@ -290,8 +290,7 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
     spec = efficientbert.search_candidate_spec(
         profile, net, **defaults | training_changes
     )
-    score = {"score": SCORE[profile]} if SCORE[profile] else {}
-    return replace(spec, args=spec.args | score)
+    return replace(spec, args=spec.args | {"score": SCORE[profile] or None})
 
 
 @cache

@@ -182,12 +182,10 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
     It is the reverse of `flatten_tensors`.
 
     values: as many values as all tensors have together."""
-    ends = np.cumsum([len(t) for t in tensors])[:-1]
+    parts = torch.from_numpy(values).split([len(tensor) for tensor in tensors])
     with torch.no_grad():
-        for tensor, values_of_tensor in zip(
-            tensors, np.split(values, ends), strict=True
-        ):
-            tensor.copy_(torch.from_numpy(values_of_tensor))
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part)
 
 
 def count_gates_and_make_flops_function(

@@ -169,11 +169,8 @@ def read_or_restart_history(
     history_path: the file, which is created where it is missing."""
     # The budget is left out: it does not change which candidates are proposed, so a
     # search may continue with a larger budget from the same file.
-    proposing = {
-        name: value
-        for name, value in list_non_default_fields(options).items()
-        if name != "budget"
-    }
+    proposing = list_non_default_fields(options)
+    del proposing["budget"]
     header = {"space": space.to_json(), "seed": seed, "search": proposing}
     lines = list(
         iterate_verified_history_lines(

@@ -255,10 +255,10 @@ class Space:
         stage 2 of the search a second network follows. It differs in the feed-forward
         networks (FFNs), which all have BERT's formula W2 gelu(W1 x). Networks outside
         of the bounds of parameters are left out."""
-        plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
-        nets = (self.start, replace(self.start, layers=plain))[
-            : 1 + (self.stage == "stage2")
-        ]
+        nets = [self.start]
+        if self.stage == "stage2":
+            plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
+            nets.append(replace(self.start, layers=plain))
         return [
             net for net in dict.fromkeys(nets) if self.is_within_parameter_bounds(net)
         ]
@@ -371,14 +371,9 @@ class Space:
         ]
 
     def _replace_layer(self, net: Net, layer_index: int, new_layer: Layer) -> Net:
-        return replace(
-            net,
-            layers=(
-                *net.layers[:layer_index],
-                new_layer,
-                *net.layers[layer_index + 1 :],
-            ),
-        )
+        layers = list(net.layers)
+        layers[layer_index] = new_layer
+        return replace(net, layers=tuple(layers))
 
     def convert_json_to_net(self, layers_json: list[list[Any]]) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
