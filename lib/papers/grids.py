@@ -868,12 +868,11 @@ def make_latency_arguments(
     timed_pass_count: number of timed passes of each encoder.
     token_count: tokens of a sequence.
     batch_size: sequences of a pass."""
-    numerics = find_profile_settings("toy").numerics
     return {
         "batch": batch_size,
         "length": token_count,
         "runs": timed_pass_count,
-        "numerics": numerics,
+        "numerics": PROFILES["toy"].numerics,
     }
 
 

@@ -60,10 +60,10 @@ def fineprune(
     run = training.run
     model = training.load_start_model()
     if lower_case is False:
-        cls = type(training.tokenizer)
-        folder = run.inputs["start"].model_folder
-        training.tokenizer = cls.from_pretrained(
-            folder, do_lower_case=False, local_files_only=True
+        training.tokenizer = type(training.tokenizer).from_pretrained(
+            run.inputs["start"].model_folder,
+            do_lower_case=False,
+            local_files_only=True,
         )
     objective = build_label_or_teacher_loss(training, model, Targets(**targets), alpha)
     methods: list[loop.Callback] = []
@@ -77,9 +77,13 @@ def fineprune(
     if frozen:
         pruning.freeze_encoder_or_embeddings(model, frozen)
     judged = ("dev", "unseen", "test")
-    may_diverge = margin is not None
     result = train_and_save(
-        training, model, objective, methods, judged, allows_divergence=may_diverge
+        training,
+        model,
+        objective,
+        methods,
+        judged,
+        allows_divergence=margin is not None,
     )
     if margin is not None:
         result["majority"] = heads.score_majority_baseline(

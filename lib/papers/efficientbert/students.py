@@ -390,13 +390,11 @@ def join_encoder_and_head(
 
     encoder: a BERT with EfficientBERT's architecture.
     weight, bias: the head, [C, H] and [C] for C classes."""
-    cls = transformers.BertForSequenceClassification
-    labels = len(bias)
     model = supernet.build_model_of_architecture(
         supernet.read_architecture_of_model(encoder),
-        cls,
+        transformers.BertForSequenceClassification,
         encoder.config,
-        num_labels=labels,
+        num_labels=len(bias),
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit_weights(model.to(bias.device), encoder)

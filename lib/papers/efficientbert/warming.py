@@ -67,7 +67,6 @@ def warmup(
     score: "loss" adds the metric "held_out.score", exp(-L) of the loss on logits, by
     which a search ranks networks; "" adds none."""
     run = training.run
-    options = Warmup(**warmup)
     teacher, training.tokenizer = training.teacher
     student = students.make_student_for_task(
         run, net, training.task, teacher, training.train.dropout
@@ -81,13 +80,16 @@ def warmup(
                 run.inputs["start"].model_folder, classifier
             ),
         )
-    judged = ("dev", "unseen", "held_out")
-    methods = students.make_training_callbacks(run, student)
-    heads = students.read_kept_teacher_heads(run)
-    labels = training.training_rows.labels
     objective = students.build_distillation_loss(
-        student, teacher, options, training.numerics, labels, heads
+        student,
+        teacher,
+        Warmup(**warmup),
+        training.numerics,
+        training.training_rows.labels,
+        students.read_kept_teacher_heads(run),
     )
+    methods = students.make_training_callbacks(run, student)
+    judged = ("dev", "unseen", "held_out")
     result = train_and_save(training, student, objective, methods, judged)
     result |= count_parameters(student)
     if score:

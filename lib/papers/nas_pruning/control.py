@@ -488,7 +488,9 @@ class GateController:
             abs(self.compute_cost_ratio_of_gates(gates) - self.options.ratio)
             for gates in (on, new)
         )
-        taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
+        if now >= was:
+            new = on
+        taken = np.flatnonzero(new != on)
         gate_alphas = gate_alphas.copy()
         gate_alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
         return gate_alphas, taken

@@ -133,9 +133,13 @@ def train_with_gates(
     alphas = nn.Parameter(
         torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device)
     )
-    sizes = {"inputs": len(alphas)}
     search = GateTraining(
-        run, network, [alphas], sizes, lambda sums: sums["inputs"], gate_settings
+        run,
+        network,
+        [alphas],
+        {"inputs": len(alphas)},
+        lambda sums: sums["inputs"],
+        gate_settings,
     )
     batches: list[np.ndarray] = []
     for step in range(steps):

@@ -157,35 +157,19 @@ def sample_unevaluated_candidate(
         ]
         if not new:
             continue
-        steps = count_consecutive_acceptances(space, new, promising_network_classifiers)
+        # How many classifiers accept each network before one rejects it.
+        steps = np.zeros(len(new), int)
+        accepted = np.ones(len(new), bool)
+        features = space.make_features(new)
+        for accepts in promising_network_classifiers:
+            accepted &= accepts(features).astype(bool)
+            steps += accepted
         if steps.max() > reached:
             best = new[steps.argmax()]
             reached = steps.max()
         if reached == len(promising_network_classifiers):
             break
     return best
-
-
-def count_consecutive_acceptances(
-    space: Space,
-    candidates: list[Net],
-    promising_network_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
-) -> np.ndarray:
-    """Return how many classifiers accept each network before one rejects it, int [N].
-
-    Classifiers are asked in order. The more of them accept a network, the more
-    promising it is.
-
-    space: the set of networks, which computes the features of a network.
-    candidates: N networks.
-    promising_network_classifiers: functions features [N, F] -> bool [N]."""
-    on = np.ones(len(candidates), bool)
-    steps = np.zeros(len(candidates), int)
-    features = space.make_features(candidates)
-    for goes in promising_network_classifiers:
-        on &= goes(features).astype(bool)
-        steps += on
-    return steps
 
 
 @lru_cache(maxsize=2)
