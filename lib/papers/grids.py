@@ -422,8 +422,9 @@ def make_profile_with_user_data(
     data: the user's data, one line of text that names a file and its columns, or "".
     model: folder of the user's encoder, or "".
     length: tokens to which rows of the data are cut; 0 takes those of the profile."""
-    is_own = data or model or length
-    return ProfileWithUserData(profile, data, model, length) if is_own else profile
+    if data or model or length:
+        return ProfileWithUserData(profile, data, model, length)
+    return profile
 
 
 def find_truncation_length(profile: str) -> int:

@@ -282,9 +282,12 @@ def student_spec(
             distil=Distil(mask=True),
         )
         inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
-    distil = Distil(mask=profile != "paper")
     args = make_common_run_arguments(
-        profile, task, train=train, surgery=surgery, distil=distil
+        profile,
+        task,
+        train=train,
+        surgery=surgery,
+        distil=Distil(mask=profile != "paper"),
     )
     return finetuned_student_spec(
         profile,

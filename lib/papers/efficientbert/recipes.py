@@ -148,10 +148,12 @@ DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 def find_proxy_task(profile: str) -> str:
     """Return the task on which an architecture search trains and scores its candidates.
 
-    It is one task in place of all tasks, such as "SST-2" at mini.
+    It is one task in place of all tasks, such as "SST-2" at mini, or that of a user's
+    own data.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    return grids.select_tasks(profile, tasks_by_profile={profile: (PROXY[profile],)})[0]
+    own_task = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
+    return own_task or PROXY[profile]
 
 
 together = partial(grids.select_tasks, tasks_by_profile=MULTITASK)

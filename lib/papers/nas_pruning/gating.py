@@ -143,11 +143,10 @@ class GateSearch(GateTraining):
         self, run: TrainingOutput, model: PreTrainedModel, options: Gates
     ) -> None:
         apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
-        alphas = gates.get_gate_logits(model).values()
         super().__init__(
             run,
             model,
-            alphas,
+            gates.get_gate_logits(model).values(),
             *count_gates_and_make_flops_function(model, options.regions),
             options,
         )

@@ -431,8 +431,9 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 @lru_cache(maxsize=4096)
 def _is_valid_at_layer_sizes(formula: str, *widths_and_mismatch_rule: Any) -> bool:
-    tree = language.parse_feed_forward_formula(formula)
-    return is_valid_formula(tree, *widths_and_mismatch_rule)
+    return is_valid_formula(
+        language.parse_feed_forward_formula(formula), *widths_and_mismatch_rule
+    )
 
 
 @lru_cache(maxsize=4096)

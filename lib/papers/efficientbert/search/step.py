@@ -93,9 +93,13 @@ def search(
         backbone.load(start)[0].config, len(projection[0])
     )
     where = from_json({"start": net, "tables": tables} | space)
-    path = run.folder / "history.jsonl"
     history = engine.search_networks(
-        where, evaluate, options, run.seed, path, run.report_progress
+        where,
+        evaluate,
+        options,
+        run.seed,
+        run.folder / "history.jsonl",
+        run.report_progress,
     )
     best = engine.find_best_evaluation(history)
     return make_search_result(where, best.candidate) | {
@@ -173,8 +177,9 @@ def make_subnetwork_scorer(
     selection_score_kind: "" for the task's metric, or "loss" for exp(-L) of the loss on
     the teacher's logits.
     inherited_head_task: the task whose classification head of the supernet is used."""
-    folder = training.run.inputs["start"].model_folder
-    model, training.tokenizer = students.load_classifier(folder, inherited_head_task)
+    model, training.tokenizer = students.load_classifier(
+        training.run.inputs["start"].model_folder, inherited_head_task
+    )
     judge = make_model_scorer(training, model, selection_score_kind)
 
     def score_net(net: Net) -> float:
