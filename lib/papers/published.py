@@ -52,6 +52,9 @@ class PrintedNumber(float):
 
 
 def _find_table_file(paper: str, table_name: str) -> Path:
+    """Return the CSV file of a paper's printed table.
+
+    Raises Refused for an unknown paper or table."""
     check_known_name(
         "published paper",
         paper,
@@ -60,13 +63,6 @@ def _find_table_file(paper: str, table_name: str) -> Path:
     tables = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
     check_known_name(f"published table of {paper}", table_name, tables)
     return PUBLISHED / paper / f"{table_name}.csv"
-
-
-def _read_table_as_text(paper: str, table_name: str) -> list[dict[str, str]]:
-    """Return the rows of a paper's printed table as dicts {column: text}.
-
-    Raises Refused for an unknown paper or table."""
-    return disk.read_csv(_find_table_file(paper, table_name))
 
 
 def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
@@ -84,11 +80,10 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     csv_options: arguments of `pandas.read_csv`."""
     import pandas as pd
 
+    file = _find_table_file(paper, table_name)
     # This call only checks the file: its error names a damaged file, unlike pandas'.
-    _read_table_as_text(paper, table_name)
-    return pd.read_csv(
-        _find_table_file(paper, table_name), na_values="-", **csv_options
-    )
+    disk.read_csv(file)
+    return pd.read_csv(file, na_values="-", **csv_options)
 
 
 def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
@@ -108,7 +103,7 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
 
     return [
         {name: parse_comparison(text) for name, text in row.items()}
-        for row in _read_table_as_text(paper, table_name)
+        for row in disk.read_csv(_find_table_file(paper, table_name))
     ]
 
 
@@ -215,7 +210,7 @@ def _select_remarks_on_places(
     list_file_name: "corrections" says how a printed number has to be read, "misses" why
     a printed value cannot be computed again.
     places_in_paper: such as "table03"; empty means the whole paper."""
-    rows = _read_table_as_text(paper, list_file_name)
+    rows = disk.read_csv(_find_table_file(paper, list_file_name))
     all_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places_in_paper:
         check_known_name(

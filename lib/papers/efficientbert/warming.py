@@ -200,10 +200,7 @@ def multitask(
         )
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
-    fit_args = {
-        "callbacks": students.make_training_callbacks(run, encoder, shared),
-        "list_batches_of_epoch": batches,
-    }
+    callbacks = students.make_training_callbacks(run, encoder, shared)
     matches = students.pair_student_with_teacher_states(encoder, teacher, options)
     assert encoded.labels is not None
     prediction = students.make_prediction_loss(encoded.labels, options)
@@ -237,8 +234,17 @@ def multitask(
                 prediction,
             )
         )
-        result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
-    result |= {"rows": len(encoded)}
+        result = loop.fit(
+            run,
+            encoder,
+            encoded,
+            loss,
+            settings,
+            arithmetic,
+            callbacks=callbacks,
+            list_batches_of_epoch=batches,
+        )
+    result["rows"] = len(encoded)
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model_folder)
     students.save_tensors(classifiers.state_dict(), run.model_folder, students.HEADS)

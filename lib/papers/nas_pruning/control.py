@@ -253,14 +253,13 @@ class GateController:
         else:
             new = self.switch_alphas_with_largest_gradients(alphas, wish)
         switched = self.find_active_gates(new)
-        note = [
+        log_entry = [
             goal / self.full,
             self.compute_cost_ratio_of_alphas(new),
             (on & ~switched).sum(),
             (~on & switched).sum(),
         ]
-        note = np.array(note, dtype=np.float64)
-        return new, moving_average_gradient, note
+        return new, moving_average_gradient, np.array(log_entry, dtype=np.float64)
 
     def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
