@@ -109,7 +109,7 @@ def student_of_pruning_module_spec(
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
     module_name: name of the module, such as "layer_dropping"."""
     method = import_method(module_name)
-    inputs = {}
+    ranking = None
     _, arguments = plan_pruning_by_method(
         module_name, find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
     )
@@ -123,9 +123,9 @@ def student_of_pruning_module_spec(
         )
         ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
-        inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
+        ranking = Spec("importance", ranked, {"teacher": teacher})
     return compressed_student_spec(
-        profile, task, {"op": module_name} | arguments, **inputs
+        profile, task, {"op": module_name} | arguments, importance=ranking
     )
 
 

@@ -66,7 +66,7 @@ def compressed_student_spec(
     task: str,
     pruning_operation: Json,
     ghost_options: Ghost | None = None,
-    **further_input_runs: Spec,
+    **further_input_runs: Spec | None,
 ) -> Spec:
     """Return the Spec (description of a run) of a compressed and trained student.
 
@@ -79,7 +79,7 @@ def compressed_student_spec(
     ghost_options: settings of ghost modules (GhostBERT's convolutions), which the
     pruned student gets; None for none.
     further_input_runs: Specs of further runs that the first stage needs, such as
-    `importance` with a ranking of heads."""
+    `importance` with a ranking of heads; None leaves one out."""
     surgery = [pruning_operation]
     if ghost_options:
         surgery.append({"op": "ghost"} | to_plain_json(ghost_options))
