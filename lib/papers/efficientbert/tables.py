@@ -86,13 +86,10 @@ def load_last_layer_outputs_by_source(
     for source, frame, _ in runs.result_frames_with_source:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
             run_arrays = row["run"].read_arrays("maps")
-            keys = {
-                key.removeprefix(start): key
-                for key in sorted(run_arrays)
-                if key.startswith(start)
-            }
-            keys = {"teacher": f"{layer_part}.reference"} | keys
-            arrays = {name: run_arrays[key] for name, key in keys.items()}
+            arrays = {"teacher": run_arrays[f"{layer_part}.reference"]}
+            for key in sorted(run_arrays):
+                if key.startswith(start):
+                    arrays[key.removeprefix(start)] = run_arrays[key]
             maps.setdefault(source, []).append(
                 LastLayerOutputs(row, arrays, run_arrays["lengths"].astype(int))
             )

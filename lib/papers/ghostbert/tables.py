@@ -84,8 +84,8 @@ def read_forward_times(
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
             continue
         for m in widths_in_twelfths:
-            names = (f"{name} {m}/12.cpu_ms" for name in ("Width", "GhostBERT"))
-            plain, ghost = (run.metrics.get(name) for name in names)
+            plain = run.metrics.get(f"Width {m}/12.cpu_ms")
+            ghost = run.metrics.get(f"GhostBERT {m}/12.cpu_ms")
             if ghost and plain:
                 times[m] = plain, ghost
     return times
