@@ -342,9 +342,8 @@ def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
     vocabulary lacks gets the next free id.
 
     family: the encoder's model_type, for tokenizers that do not name their class."""
-    body, settings = map(
-        read_json_object, (folder / VOCABULARIES[0], folder / SETTINGS)
-    )
+    body = read_json_object(folder / VOCABULARIES[0])
+    settings = read_json_object(folder / SETTINGS)
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
     special = SPECIAL.get(kind, NO_TOKENS) | {

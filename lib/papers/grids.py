@@ -301,19 +301,17 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     )
     if profile != "toy":
         return SHAPES[CHECKPOINTS[profile][family].removesuffix("-uncased")]
-    layers, hidden, heads, ffn = (
-        TOY["model"][n] for n in ("layers", "hidden", "heads", "ffn")
-    )
+    model = TOY["model"]
     return Shape(
         "bert",
-        layers,
-        hidden,
-        heads,
-        ffn,
+        model["layers"],
+        model["hidden"],
+        model["heads"],
+        model["ffn"],
         len(grammar.list_vocabulary()),
         128,
         2,
-        hidden,
+        model["hidden"],
     )
 
 
@@ -543,7 +541,9 @@ def digest_user_data_and_model(profile: str) -> list[str]:
         model and data.digest_weights(model),
     ]
     test = data.read_splits("own", name).get("test") if name else None
-    return digests + ([data.digest_splits({"rows": test})] if test else [])
+    if test:
+        digests.append(data.digest_splits({"rows": test}))
+    return digests
 
 
 def list_user_data_warnings(profile: str) -> list[str]:

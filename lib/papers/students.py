@@ -121,12 +121,10 @@ def plan_student_surgery(
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
-        uncut = (
-            {"whole": list(ghost_options.unpruned_projections)}
-            if ghost_options and ghost_options.unpruned_projections
-            else {}
-        )
-        surgery.append({"op": "cut", "heads": heads} | uncut)
+        cut: Json = {"op": "cut", "heads": heads}
+        if ghost_options and ghost_options.unpruned_projections:
+            cut["whole"] = list(ghost_options.unpruned_projections)
+        surgery.append(cut)
         ranked = make_common_run_arguments(
             profile, task, importance=IMPORTANCE[profile]
         )

@@ -100,9 +100,8 @@ def compute_printed_gains_over_bert(
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }
-    ours, theirs = (
-        printed_table[row_name_template.format(name)] for name in ("BERMo", "BERT")
-    )
+    ours = printed_table[row_name_template.format("BERMo")]
+    theirs = printed_table[row_name_template.format("BERT")]
     return {
         t: float(ours[key] - theirs[key])
         for t, key in reversed(first.items())

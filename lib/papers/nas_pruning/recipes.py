@@ -183,10 +183,9 @@ def make_train_settings(
     changes = {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
-    few: Json = (
-        {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
-    )
-    return grids.adapt_options_to_user_data(profile, replace(train, **few | changes))
+    if profile == "paper" and task in tasks_with_fewer_epochs:
+        changes.setdefault("epochs", 3)
+    return grids.adapt_options_to_user_data(profile, replace(train, **changes))
 
 
 def make_pruning_data_descriptor(profile: str, task: str) -> Json:
