@@ -304,7 +304,6 @@ def student_trained_on_labels_spec(
     task: str,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
-    family: str = "bert",
     learning_rate: float | None = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student trained without a teacher.
@@ -317,13 +316,12 @@ def student_trained_on_labels_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of ghost modules (GhostBERT's convolutions); None for none.
-    family: family of encoders, such as "bert".
     learning_rate: learning rate of the first stage; None and 0 mean that of the
     profile."""
     train = make_distillation_settings(profile, task, learning_rate)
     train = adapt_train_settings_to_ghosts(train, ghost_options)
     start = untrained_student_spec(
-        profile, task, kept_heads_of_paper_model, ghost_options, family
+        profile, task, kept_heads_of_paper_model, ghost_options
     )
     args = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_student_spec(

@@ -98,7 +98,6 @@ def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
     widths_by_layer: Sequence[Mapping[str, float]],
-    token_count: int = gated.TOKENS,
 ) -> Callable[[Mapping[LayerAndGateKind, float]], float]:
     """Return a function that counts the FLOPs of an encoder whose parts are masked.
 
@@ -108,14 +107,13 @@ def make_encoder_flops_function(
     by it.
 
     widths_by_layer: {"heads": A, "ffn": F} of each of the L layers. They count for
-    layers and kinds that the argument of the function leaves out.
-    token_count: T, the length of the one sequence that is counted."""
+    layers and kinds that the argument of the function leaves out."""
 
     def count_flops(mask_sum_by_region: Mapping[LayerAndGateKind, float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
         for (layer, kind), number in mask_sum_by_region.items():
             widths[layer][kind] = number
-        return gated.flops(hidden_size, head_size, widths, token_count)
+        return gated.flops(hidden_size, head_size, widths, gated.TOKENS)
 
     return count_flops
 

@@ -157,9 +157,14 @@ def distilled_tinybert_spec(
     epochs_of_stages: epochs of the two stages; () means those of the profile."""
     start = pretrained_model_spec(profile, model)
     guide = finetuned_unpruned_spec(profile, task, "BERT-base")
-    more = profile == "paper"
     return two_stage_distillation_spec(
-        profile, task, start, guide, None, more, epochs_of_stages, TINYBERT
+        profile,
+        task,
+        start,
+        guide,
+        is_augmented=profile == "paper",
+        epochs_of_stages=epochs_of_stages,
+        second_stage_objective=TINYBERT,
     )
 
 
@@ -215,7 +220,7 @@ def make_hidden_state_objective_settings(
 
 
 def augmentation_spec_or_none(
-    profile: str, task: str, is_augmentation_requested: bool = True
+    profile: str, task: str, is_augmentation_requested: bool
 ) -> Spec | None:
     """Return the Spec (description of a run) that augments training rows, or None.
 
@@ -445,7 +450,6 @@ def magnitude_pruned_spec(
     profile: str,
     task: str,
     kept_share: float,
-    model: str = "BERT-base",
     learns_from_teacher: bool = False,
 ) -> Spec:
     """Return the Spec (description of a run) of an iteratively magnitude-pruned model.
@@ -458,11 +462,10 @@ def magnitude_pruned_spec(
 
     profile: size of the experiment, one of "toy", "mini" and "paper".
     kept_share: share of the encoder's weights that are kept at the end, 0 to 1.
-    model: name of the pre-trained model, such as "BERT-base".
     learns_from_teacher: whether each round learns the logits of the dense fine-tuned
     model, as a searched network does, instead of the labels."""
     check_known_name("kept share", kept_share, ROUNDS[profile])
-    origin = pretrained_model_spec(profile, model)
+    origin = pretrained_model_spec(profile, "BERT-base")
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = replace(dense, inputs={"start": origin})

@@ -157,7 +157,6 @@ def show_gains_forest_plot(
     runs: Runs,
     model_name: str,
     axis_label: str,
-    columns: Sequence[MetricColumn] = nas.COLUMNS,
 ) -> None:
     """Draw on a report page how much higher one model scores than each other model.
 
@@ -166,10 +165,9 @@ def show_gains_forest_plot(
     page: the page that is being made.
     runs: results of all models that are compared.
     model_name: the model from which the others are subtracted.
-    axis_label: label of the axis, with the unit.
-    columns: the metrics that are compared."""
+    axis_label: label of the axis, with the unit."""
     page.show_forest_plot(
-        runs.estimate_differences_to_other_models(model_name, columns),
+        runs.estimate_differences_to_other_models(model_name, nas.COLUMNS),
         axis_label=axis_label,
         file_suffix="gains",
     )
