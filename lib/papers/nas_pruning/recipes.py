@@ -450,6 +450,7 @@ def magnitude_pruned_spec(
     profile: str,
     task: str,
     kept_share: float,
+    model: str = "BERT-base",
     learns_from_teacher: bool = False,
 ) -> Spec:
     """Return the Spec (description of a run) of an iteratively magnitude-pruned model.
@@ -462,10 +463,11 @@ def magnitude_pruned_spec(
 
     profile: size of the experiment, one of "toy", "mini" and "paper".
     kept_share: share of the encoder's weights that are kept at the end, 0 to 1.
+    model: name of the pre-trained model, such as "BERT-base".
     learns_from_teacher: whether each round learns the logits of the dense fine-tuned
     model, as a searched network does, instead of the labels."""
     check_known_name("kept share", kept_share, ROUNDS[profile])
-    origin = pretrained_model_spec(profile, "BERT-base")
+    origin = pretrained_model_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = replace(dense, inputs={"start": origin})
