@@ -113,7 +113,7 @@ def test_the_share_of_each_group_with_the_largest_gradients_may_move(quota, grou
         np.random.default_rng(0).normal(size=4848),
     )
     movers = c.select_top_gates_per_group(np.abs(gradient), 0.1)
-    pairs = list(zip(c.groups, movers, strict=True))
+    pairs = [(group, np.intersect1d(group, movers)) for group in c.groups]
     assert sorted((len(group), len(moved)) for group, moved in pairs) == sorted(groups)
     for group, moved in pairs:
         others = np.abs(gradient[np.setdiff1d(group, moved)])
@@ -361,10 +361,7 @@ def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
 
 
 def test_without_control_everything_moves():
-    assert (
-        sum(len(m) for m in control().select_top_gates_per_group(np.zeros(4848), 1.0))
-        == 4848
-    )
+    assert len(control().select_top_gates_per_group(ZERO, 1.0)) == 4848
 
 
 def test_the_same_seed_gives_the_same_turns_and_another_does_not():

@@ -29,7 +29,7 @@ from lib.core.spec import Spec
 from lib.core.store import Store, explain_failed_input
 from lib.data import own as rows_of
 from lib.export import opened
-from lib.papers import frontier, grids
+from lib.papers import frontier, grids, students
 from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
@@ -690,7 +690,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     )
     assert (
         ghostbert.select_pruned_model_widths(four) == (9, 6, 3)
-        and ghostbert.count_kept_heads(four, 9) == 3
+        and students.count_kept_heads(four, 9) == 3
     )
     spec = ghostbert.untrained_student_spec(
         four, "SST-2", 3, ghostbert.make_ghost_options(four)
@@ -860,9 +860,9 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     )
     assert (
         mine.tokenizer_coverage.summary == line
-        and f"{line}." in mine.describe_data_and_model()
+        and f"{line}." in grids.describe_user_data_and_model(mine)
     )
-    assert mine.data_warnings == [line]
+    assert grids.list_user_data_warnings(mine) == [line]
     some = [(f"{text} zzz", y) for text, y in reviews()]
     mine = grids.ProfileWithUserData(
         "toy", str(put(tmp_path, "b.tsv", table(some))), folder
@@ -871,7 +871,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
         mine.tokenizer_coverage.unknown == pytest.approx(1 / 9)
         and mine.tokenizer_coverage.truncated_row_share == 0
     )
-    assert mine.data_warnings == [mine.tokenizer_coverage.summary]
+    assert grids.list_user_data_warnings(mine) == [mine.tokenizer_coverage.summary]
     words = Path(folder, "vocab.txt").read_text()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).unlink(missing_ok=True)

@@ -157,7 +157,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.optim, "AdamW", Watched)
     teacher = classifier(sizes, layers=2).eval()
     student = copy.deepcopy(teacher)
-    set_dropout(student, ghostbert.DISTIL["paper"].dropout)
+    set_dropout(student, students.DISTIL["paper"].dropout)
     for op in (
         {"op": "cut", "heads": 3},
         {"op": "ghost"} | to_plain_json(ghostbert.make_ghost_options("paper")),
@@ -189,7 +189,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
             assert batch["input_ids"].shape == (2, 128)
             return loss(batch, rows)
 
-        train = replace(ghostbert.DISTIL["paper"], **small)
+        train = replace(students.DISTIL["paper"], **small)
         first = loop.fit(
             RunWriter(tmp_path), student, encoded, distilled, train, numerics
         )
@@ -308,7 +308,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     monkeypatch.setattr(grids, "backbone_spec", lambda profile, family="bert": first)
     monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
-    for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):
+    for stage in (grids.TEACHER, students.DISTIL, ghostbert.FINETUNE):
         monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
     # No table of the paper has an MPNet or a DistilBERT.
     kind = family if family in grids.CHECKPOINTS["paper"] else "bert"

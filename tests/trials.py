@@ -28,7 +28,7 @@ from lib.core.store import Run, Store
 from lib.core.store import count_core_seconds as seconds
 from lib.data import Split, unseen
 from lib.model import backbone, parts
-from lib.papers import grids, published
+from lib.papers import grids, published, students
 from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
@@ -73,7 +73,7 @@ def take(setting: str) -> None:
             change(table, epochs=told[0], lr=told[1])
     elif setting in DISTIL:
         epochs, lr, taps = told
-        change(ghostbert.DISTIL, epochs=epochs, lr=lr, taps=taps)
+        change(students.DISTIL, epochs=epochs, lr=lr, taps=taps)
         change(ghostbert.FINETUNE, taps=taps)
     elif setting in SEARCH:
         change(nas.INTERMEDIATE, epochs=told)

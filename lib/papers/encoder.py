@@ -34,7 +34,8 @@ FAMILIES = {
 FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
 LONGEST = 128  # An encoder must be able to read at least this number of tokens.
-CONFIG, VOCABULARIES = "config.json", ("tokenizer.json", "vocab.txt", "vocab.json")
+CONFIG = "config.json"
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 SETTINGS = "tokenizer_config.json"
 # First bytes of a pointer file: Git LFS leaves it where a large file was not
 # downloaded.
@@ -92,25 +93,18 @@ def check_and_find_encoder_folder(
     checkpoint.
     task_to_train: the task to train; None checks that the encoder reads pairs of texts,
     and does not check a task head."""
-    if not str(folder_or_checkpoint_name).isprintable():
+    name = str(folder_or_checkpoint_name)
+    if not name.isprintable():
         fix = "fix: rename its folder, in characters that are printed"
-        raise Absent(
-            f"no model {str(folder_or_checkpoint_name)!r}: it is no name of one line; {fix}"
-        )
-    place = paths.resolve_user_path(folder_or_checkpoint_name)
+        raise Absent(f"no model {name!r}: it is no name of one line; {fix}")
+    place = paths.resolve_user_path(name)
     if not place.is_dir():
-        place = (
-            data.find_checkpoint_folder_with_file(
-                models.shorten_hub_name(str(folder_or_checkpoint_name)), data.WEIGHTS
-            )
-            or place
-        )
+        checkpoint = models.shorten_hub_name(name)
+        place = data.find_checkpoint_folder_with_file(checkpoint, data.WEIGHTS) or place
     try:
         check_encoder(place, task_to_train)
     except Refused as error:
-        message = str(error).replace(
-            str(place), str(folder_or_checkpoint_name).rstrip("/")
-        )
+        message = str(error).replace(str(place), name.rstrip("/"))
         raise type(error)(message) from None
     return str(place)
 
@@ -132,7 +126,8 @@ def check_encoder(folder: Path, task: Task | None) -> None:
             if opened.read(len(POINTER)) == POINTER:
                 fix = f"git -C {folder} lfs pull"
                 raise Refused(f"{file} is a Git LFS pointer; fix: {fix}")
-    config, weights = read_configuration(folder), folder / data.WEIGHTS
+    config = read_configuration(folder)
+    weights = folder / data.WEIGHTS
     shape = read_shape_of_config(config)
     tensors = {
         name.removeprefix(f"{shape.family}."): tensor
@@ -284,7 +279,9 @@ def list_tensor_errors(
 
     header_by_tensor_name: {name: {"dtype", "shape"}}, read from the weights.
     shape: sizes of the encoder, read from the configuration."""
-    h, e, f = shape.hidden, shape.embedding, shape.ffn
+    h = shape.hidden
+    e = shape.embedding
+    f = shape.ffn
     tables = ("word", shape.vocab), ("position", shape.positions)
     tables += (("token_type", shape.types),) if shape.types else ()
     expected = {f"embeddings.{what}_embeddings": [rows, e] for what, rows in tables}
@@ -345,9 +342,8 @@ def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
     vocabulary lacks gets the next free id.
 
     family: the encoder's model_type, for tokenizers that do not name their class."""
-    body, settings = map(
-        read_json_object, (folder / VOCABULARIES[0], folder / SETTINGS)
-    )
+    body = read_json_object(folder / VOCABULARIES[0])
+    settings = read_json_object(folder / SETTINGS)
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
     special = SPECIAL.get(kind, NO_TOKENS) | {
@@ -392,7 +388,8 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
     if (folder / VOCABULARIES[0]).exists():
         table = tokenizer_json.get("model", {}).get("vocab")
         if not table:
-            file, fix = folder / VOCABULARIES[0], "save the tokenizer again"
+            file = folder / VOCABULARIES[0]
+            fix = "save the tokenizer again"
             raise lines.make_file_content_error(
                 file, "no model.vocab", "a vocabulary", fix
             )

@@ -13,14 +13,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib.core.names import Refused
-from lib.core.options import SurgeryOperation, Targets
+from lib.core.options import Targets
 from lib.core.papers import import_module_of_each_paper
-from lib.core.spec import Spec, to_plain_json
+from lib.core.spec import Spec
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.methods import METHODS, import_method, plan_pruning_by_method
@@ -108,7 +108,8 @@ def student_of_pruning_module_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
     module_name: name of the module, such as "layer_dropping"."""
-    method, inputs = import_method(module_name), {}
+    method = import_method(module_name)
+    ranking = None
     _, arguments = plan_pruning_by_method(
         module_name, find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
     )
@@ -122,21 +123,15 @@ def student_of_pruning_module_spec(
         )
         ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
-        inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
+        ranking = Spec("importance", ranked, {"teacher": teacher})
     return compressed_student_spec(
-        profile, task, {"op": module_name} | arguments, **inputs
+        profile, task, {"op": module_name} | arguments, importance=ranking
     )
 
 
 # {paper: its module `recipes`}. The folder of a paper may be deleted; combinations of
 # methods that need this paper are then left out.
 RECIPES = import_module_of_each_paper("recipes")
-
-
-def make_ghost_surgery_operation(profile: str) -> SurgeryOperation:
-    return {"op": "ghost"} | to_plain_json(
-        RECIPES["ghostbert"].make_ghost_options(profile)
-    )
 
 
 def searched_ghost_student_spec(
@@ -159,7 +154,7 @@ def searched_ghost_student_spec(
         task,
         flops_budget_in_twelfths,
         find,
-        (make_ghost_surgery_operation(profile),),
+        RECIPES["ghostbert"].make_ghost_options(profile),
     )
 
 
@@ -193,9 +188,7 @@ def single_stage_ghost_student_spec(
     12."""
     ghosts = RECIPES["ghostbert"].make_ghost_options(profile)
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
-    train = make_single_stage_train_settings(
-        students.FINETUNE, profile, task, has_ghost_modules=True
-    )
+    train = make_single_stage_train_settings(students.FINETUNE, profile, task, ghosts)
     options = RECIPES["efficientbert"].TAUGHT[profile]
     args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
@@ -304,7 +297,8 @@ def count_method_flops(
     not used for methods with a search or with a single model.
     searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
     search found; needed for methods with a search."""
-    base, method = find_encoder_shape(profile), TABLE[method_name]
+    base = find_encoder_shape(profile)
+    method = TABLE[method_name]
     if method.flops:
         return method.flops(profile)
     if method.keeps == "found":
@@ -354,7 +348,8 @@ def explain_unplanned_parameter_count(
     flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
     trained_parameter_count, uncompressed_parameter_count: parameters of the method's
     trained model, and of the whole model on the same task."""
-    shape, pruning_rule = find_encoder_shape(profile), TABLE[method_name].keeps
+    shape = find_encoder_shape(profile)
+    pruning_rule = TABLE[method_name].keeps
     if pruning_rule not in METHODS.values():
         return ""
     count = partial(
@@ -384,7 +379,8 @@ def explain_models_left_out_of_comparison(
 
     runs_frame: a line for each run, with its labels and metrics.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    models, reasons = select_and_label_model_runs(runs_frame), {}
+    models = select_and_label_model_runs(runs_frame)
+    reasons: dict[Any, str] = {}
     finished = compare.select_rows_with_runs(models)
     for task, rows in finished.groupby("task", sort=False):
         for whole_parameters, row in product(
@@ -452,7 +448,8 @@ def format_majority_and_bag_of_words_scores(
     other scores the line warns only where a baseline has 100 points."""
     scores = extract_majority_and_bag_of_words_scores(metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
-    rows, best = metrics["dev_rows"], max(scores.values(), default=0.0)
+    rows = metrics["dev_rows"]
+    best = max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
     top = (
         100 - paired.estimate_difference_of_proportions([False] * rows).high
@@ -511,7 +508,8 @@ def make_method_comparison_table(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     import pandas as pd
 
-    lines, place = [], ["model", "m", "task", "seed"]
+    lines = []
+    place = ["model", "m", "task", "seed"]
     left_out = explain_models_left_out_of_comparison(runs_frame, profile)
     searches = runs_frame[runs_frame["kind"] == "search"].to_dict("records")
     architectures = {
@@ -521,11 +519,13 @@ def make_method_comparison_table(
         select_and_label_model_runs(runs_frame)
     ).groupby("task", sort=False):
         assert isinstance(task, str)
-        column, start = grids.select_score_columns_by_task(profile)[task][0], len(lines)
+        column = grids.select_score_columns_by_task(profile)[task][0]
+        start = len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
             if (task, model) in left_out:
                 continue
-            name, m = rows["method"].iloc[0], rows["m"].iloc[0]
+            name = rows["method"].iloc[0]
+            m = rows["m"].iloc[0]
             seed_architectures = [
                 architectures.get((name, m, task, seed)) for seed in rows["seed"]
             ]
@@ -538,17 +538,18 @@ def make_method_comparison_table(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
             score = paired.estimate_difference_avoiding_degenerate_interval([*pairs])
+            least = 0.0 if column.metric in paired.SHARES else -100.0
             line = {
                 "task": task,
                 "model": model,
                 "method": name,
                 "m": m,
                 "seeds": score.n_seeds,
+                "kind": TABLE[name].kind,
+                "score": 100 + score.mean,
+                "low": max(100 + score.low, least),
+                "high": min(100 + score.high, 100.0),
             }
-            line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
-            least = 0.0 if column.metric in paired.SHARES else -100.0
-            line |= {"low": max(100 + score.low, least)}
-            line |= {"high": min(100 + score.high, 100.0)}
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
             line |= compute_baseline_gap_columns(
@@ -560,15 +561,9 @@ def make_method_comparison_table(
     return pd.DataFrame(lines)
 
 
-class ModelCosts(NamedTuple):
-    megaflops: float
-    million_parameters: float
-    megabytes: float
-
-
 def count_model_costs(
     profile: str, run_row: Mapping[str, Any], searched_architecture: Json | None
-) -> ModelCosts:
+) -> tuple[float, float, float]:
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 
     FLOPs are those of a forward pass on 128 tokens. Pruned weights do not count as
@@ -590,7 +585,7 @@ def count_model_costs(
         profile, run_row["method"], run_row["m"], searched_architecture
     )
     stored_bytes = (*stored, 4 * run_row["parameters"])[0]
-    return ModelCosts(forward / 1e6, weights / 1e6, stored_bytes / 1e6)
+    return forward / 1e6, weights / 1e6, stored_bytes / 1e6
 
 
 def find_width_pruned_baseline(
@@ -642,14 +637,13 @@ def compute_baseline_gap_columns(
     pairs = compare.pair_runs_of_models(
         runs_frame, model_row["model"], baseline_row["model"], {column.task: (column,)}
     )
-    gap = (
-        paired.estimate_difference_avoiding_degenerate_interval(pairs)
-        if pairs
-        else None
-    )
-    columns |= {"gap": gap.mean} if gap else {}
-    enough = gap and gap.n_seeds >= paired.SEEDS
-    return columns | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
+    if not pairs:
+        return columns
+    gap = paired.estimate_difference_avoiding_degenerate_interval(pairs)
+    columns["gap"] = gap.mean
+    if gap.n_seeds >= paired.SEEDS:
+        columns |= {"gap_low": gap.low, "gap_high": gap.high}
+    return columns
 
 
 def pair_predictions_with_labels(
@@ -664,7 +658,9 @@ def pair_predictions_with_labels(
     column: the metric and the split that are scored.
     run: the finished run that has the predictions."""
     rows = compare.read_labels_and_predictions(run, column)
-    labels, said, cluster = rows["labels"], rows["said"], rows["cluster"]
+    labels = rows["labels"]
+    said = rows["said"]
+    cluster = rows["cluster"]
     labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
     return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 

@@ -25,7 +25,7 @@ from lib.core import disk, options
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
-from lib.core.papers import import_module_of_each_paper, list_papers_by_name
+from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.types import Json
@@ -43,8 +43,6 @@ from lib.papers.encoder import (
 from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
 
-# f(Spec, metrics of its run) -> estimated core-seconds.
-RunTimeEstimator = Callable[[Spec, Json], float]
 RunArguments = Json  # {argument of a step: value}.
 
 
@@ -86,17 +84,13 @@ def read_settings(paper_or_file_stem: str) -> SimpleNamespace:
         3
 
     paper_or_file_stem: name of a paper's folder, or of the file without suffix."""
-    is_paper = paper_or_file_stem in list_papers_by_name()
-    place = (
-        FOLDER / paper_or_file_stem / "settings.toml"
-        if is_paper
-        else FOLDER / f"{paper_or_file_stem}.toml"
-    )
-    tables, kinds = dict(disk.read_toml(place)), dict(vars(options))
-    if is_paper and paper_or_file_stem in (
-        options_of_papers := import_module_of_each_paper("options")
-    ):
-        kinds |= vars(options_of_papers[paper_or_file_stem])
+    place = FOLDER / paper_or_file_stem / "settings.toml"
+    if not place.exists():
+        place = FOLDER / f"{paper_or_file_stem}.toml"
+    tables = dict(disk.read_toml(place))
+    kinds = dict(vars(options))
+    if module := import_module_of_each_paper("options").get(paper_or_file_stem):
+        kinds |= vars(module)
     for kind in tables.keys() & kinds.keys():
         common = (
             disk.read_toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
@@ -156,7 +150,8 @@ Options = TypeVar("Options", Train, Importance, Json)
 # of those of a large matrix product, and additional seconds per step. Measured by 240
 # steps of 32 rows, with a BERT of 2 layers and hidden size 384: 4,628 GFLOP took 81
 # seconds on a core that does 91 GFLOP per second in a matrix product.
-EFFICIENCY, STEP_SECONDS = 0.65, 0.02
+EFFICIENCY = 0.65
+STEP_SECONDS = 0.02
 # Seconds of a run besides its training, for opening and scoring a model.
 START_SECONDS = 5.0
 # Steps (kinds of runs) that have training settings among their arguments but do not
@@ -306,19 +301,17 @@ def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
     )
     if profile != "toy":
         return SHAPES[CHECKPOINTS[profile][family].removesuffix("-uncased")]
-    layers, hidden, heads, ffn = (
-        TOY["model"][n] for n in ("layers", "hidden", "heads", "ffn")
-    )
+    model = TOY["model"]
     return Shape(
         "bert",
-        layers,
-        hidden,
-        heads,
-        ffn,
+        model["layers"],
+        model["hidden"],
+        model["heads"],
+        model["ffn"],
         len(grammar.list_vocabulary()),
         128,
         2,
-        hidden,
+        model["hidden"],
     )
 
 
@@ -346,10 +339,8 @@ class ProfileWithUserData(str):
     ) -> Self:
         self = super().__new__(cls, profile)
         task = own.infer_task(data) if data else None
-        self.data, self.model = (
-            task.name if task else "",
-            model and check_and_find_encoder_folder(model, task),
-        )
+        self.data = task.name if task else ""
+        self.model = model and check_and_find_encoder_folder(model, task)
         self.length = length
         if data and profile == "toy" and not model:
             fix = "name a model, or take the profile 'mini'"
@@ -415,47 +406,6 @@ class ProfileWithUserData(str):
             reading.splits["train"], self.encoder_folder, cut
         )
 
-    @property
-    def data_warnings(self) -> list[str]:
-        """Return sentences that warn of problems in the user's own data.
-
-        They stand beside any advice on which compression method to take. The list is
-        empty without such data or without problems."""
-        lines = [*own.read_user_data(self.data).cautions] if self.data else []
-        return lines + (
-            [self.tokenizer_coverage.summary]
-            if self.tokenizer_coverage and self.tokenizer_coverage.needs_warning
-            else []
-        )
-
-    def describe_data_and_model(self) -> list[str]:
-        """Return sentences for a report page on the user's own data and encoder.
-
-        The first one names them, and also stands in captions. Others say how many rows
-        the data have, how many of them are trained on, and that all other settings are
-        those of the experiment's size."""
-        parts = [f"data: {self.task_title}"] * bool(self.data)
-        parts += [f"model: {Path(self.model).name}"] * bool(self.model)
-        lines = [f"Your own {', '.join(parts)}."]
-        if self.data:
-            splits = data.read_splits("own", self.data)
-            rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
-            learned, held = limit_user_data_row_counts(
-                self.data, self, None, HELD_OUT[self]
-            )
-            capped = f"; {learned:,} of the training rows are trained on"
-            capped += f", {held:,} others rank heads and neurons" * bool(held)
-            capped *= learned < len(splits["train"])
-            lines += [f"{line}." for line in own.read_user_data(self.data).lines]
-            lines.append(f"The data have {rows}{capped}.")
-            lines += (
-                [f"{self.tokenizer_coverage.summary}."]
-                if self.tokenizer_coverage
-                else []
-            )
-        settled = f"All other settings are those of profile {self[:]}"
-        return [*lines, f"{settled}; the paper's verdicts are off."]
-
 
 def make_profile_with_user_data(
     profile: str, data: str = "", model: str = "", length: int = 0
@@ -470,8 +420,9 @@ def make_profile_with_user_data(
     data: the user's data, one line of text that names a file and its columns, or "".
     model: folder of the user's encoder, or "".
     length: tokens to which rows of the data are cut; 0 takes those of the profile."""
-    is_own = data or model or length
-    return ProfileWithUserData(profile, data, model, length) if is_own else profile
+    if data or model or length:
+        return ProfileWithUserData(profile, data, model, length)
+    return profile
 
 
 def find_truncation_length(profile: str) -> int:
@@ -509,14 +460,12 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    if not isinstance(profile, ProfileWithUserData):
-        return {"profile": profile[:]}
-    reader_parts = {
-        name: get_attribute_of_profile_with_user_data(profile, name)
-        for name in PARAMETERS[1:]
-    }
-    cut = {"length": profile.length} if profile.length else {}
-    return {"profile": profile[:]} | reader_parts | cut
+    parameters: dict[str, Any] = {"profile": profile[:]}
+    if isinstance(profile, ProfileWithUserData):
+        parameters |= {"data": profile.data, "model": profile.model}
+        if profile.length:
+            parameters["length"] = profile.length
+    return parameters
 
 
 def format_profile_as_command_options(profile: str) -> list[str]:
@@ -547,16 +496,33 @@ def get_attribute_of_profile_with_user_data(profile: str, attribute_name: str) -
 def describe_user_data_and_model(profile: str) -> list[str]:
     """Return sentences for a report page on the user's own data and encoder.
 
-    They name data and encoder, and say how many rows are used and that a paper's claims
-    are not judged. The list is empty for the papers' own data and encoders.
+    The first one names them, and also stands in captions. Others say how many rows the
+    data have, how many of them are trained on, that all other settings are those of the
+    experiment's size, and that a paper's claims are not judged. The list is empty for
+    the papers' own data and encoders.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    return (
-        profile.describe_data_and_model()
-        if isinstance(profile, ProfileWithUserData)
-        else []
-    )
+    if not isinstance(profile, ProfileWithUserData):
+        return []
+    parts = [f"data: {profile.task_title}"] * bool(profile.data)
+    parts += [f"model: {Path(profile.model).name}"] * bool(profile.model)
+    lines = [f"Your own {', '.join(parts)}."]
+    if profile.data:
+        splits = data.read_splits("own", profile.data)
+        rows = f"{len(splits['train']):,} training and {len(splits['dev']):,} development rows"
+        learned, held = limit_user_data_row_counts(
+            profile.data, profile, None, HELD_OUT[profile]
+        )
+        capped = f"; {learned:,} of the training rows are trained on"
+        capped += f", {held:,} others rank heads and neurons" * bool(held)
+        capped *= learned < len(splits["train"])
+        lines += [f"{line}." for line in own.read_user_data(profile.data).lines]
+        lines.append(f"The data have {rows}{capped}.")
+        if profile.tokenizer_coverage:
+            lines.append(f"{profile.tokenizer_coverage.summary}.")
+    settled = f"All other settings are those of profile {profile[:]}"
+    return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
 def digest_user_data_and_model(profile: str) -> list[str]:
@@ -568,26 +534,31 @@ def digest_user_data_and_model(profile: str) -> list[str]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    name, model = (
-        get_attribute_of_profile_with_user_data(profile, what)
-        for what in PARAMETERS[1:]
-    )
+    name = get_attribute_of_profile_with_user_data(profile, "data")
+    model = get_attribute_of_profile_with_user_data(profile, "model")
     digests = [
         name and data.digest_rows_and_list_splits("own", name)[0],
         model and data.digest_weights(model),
     ]
     test = data.read_splits("own", name).get("test") if name else None
-    return digests + ([data.digest_splits({"rows": test})] if test else [])
+    if test:
+        digests.append(data.digest_splits({"rows": test}))
+    return digests
 
 
 def list_user_data_warnings(profile: str) -> list[str]:
     """Return sentences that warn of problems in a user's own data.
 
-    The list is empty without such data or without problems.
+    They stand beside any advice on which compression method to take. The list is empty
+    without such data or without problems.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    return profile.data_warnings if isinstance(profile, ProfileWithUserData) else []
+    if not isinstance(profile, ProfileWithUserData) or not profile.data:
+        return []
+    coverage = profile.tokenizer_coverage
+    line = [coverage.summary] if coverage and coverage.needs_warning else []
+    return [*own.read_user_data(profile.data).cautions, *line]
 
 
 def limit_user_data_row_counts(
@@ -606,13 +577,11 @@ def limit_user_data_row_counts(
     requested_row_count: training rows asked for; None means the limit of the profile,
     or all.
     requested_held_out_row_count: held-out rows asked for."""
-    available, most = len(data.read_splits("own", user_data)["train"]), MOST[profile]
+    available = len(data.read_splits("own", user_data)["train"])
+    most = MOST[profile] or available
     held_out_row_count = min(requested_held_out_row_count, available // 5)
-    return min(
-        requested_row_count or most or available,
-        most or available,
-        available - held_out_row_count,
-    ), held_out_row_count
+    row_count = min(requested_row_count or most, most, available - held_out_row_count)
+    return row_count, held_out_row_count
 
 
 LABELS = Targets("hard")
@@ -744,9 +713,8 @@ def make_training_data_descriptor(
             name, profile, row_count, held_out_row_count
         )
         return data.make_data_descriptor("own", name, *counts, **further_options)
-    further_options |= (
-        UNSEEN[profile].get(task, {}) if adds_unseen_evaluation_rows else {}
-    )
+    if adds_unseen_evaluation_rows:
+        further_options |= UNSEEN[profile].get(task, {})
     place = find_data_source_name(profile, task), task
     if profile in DRAWN:
         further_options["draws_rows_by_seed"] = True
@@ -782,22 +750,14 @@ def make_common_run_arguments(
         "data": data_descriptor or make_profile_data_descriptor(profile, task),
         "numerics": find_profile_settings(profile).numerics,
     }
-    task_args |= (
-        {"span": cut}
-        if (
-            cut := find_passage_window_settings(
-                profile, task, passage_window_settings_by_profile
-            )
-        )
-        else {}
+    span = find_passage_window_settings(
+        profile, task, passage_window_settings_by_profile
     )
-    for name in ("train", "importance"):
-        task_args |= (
-            {name: adapt_options_to_user_data(profile, further_arguments.pop(name))}
-            if name in further_arguments
-            else {}
-        )
-    return task_args | further_arguments
+    if span:
+        task_args["span"] = span
+    for name in {"train", "importance"} & further_arguments.keys():
+        task_args[name] = adapt_options_to_user_data(profile, further_arguments[name])
+    return further_arguments | task_args
 
 
 def find_user_data_passage_window_settings(profile: str) -> Span | None:
@@ -840,14 +800,15 @@ def measure_flops_per_second() -> float:
 
     Run times are estimated by it. Only this thread's own CPU seconds are counted, so
     other work on the machine hardly changes the result."""
-    matrix, began = np.ones((1024, 1024), np.float32), time.thread_time()
+    matrix = np.ones((1024, 1024), np.float32)
+    began = time.thread_time()
     with threadpool_limits(1):
         for _ in range(4):
             matrix @ matrix
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
+def make_run_time_estimator(profile: str) -> Callable[[Spec, Json], float] | None:
     """Return a function that estimates how long a run on a user's own data takes.
 
     The function is f(Spec, metrics) -> core-seconds, where the Spec describes the run
@@ -860,16 +821,15 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
     of str, adds a user's own data or encoder."""
     if not get_attribute_of_profile_with_user_data(profile, "data"):
         return None
-    usual, reads = (
-        find_truncation_length(profile),
-        getattr(profile, "tokenizer_coverage", None),
-    )
+    usual = find_truncation_length(profile)
+    reads = getattr(profile, "tokenizer_coverage", None)
     if reads and reads.length:
         usual = float(np.minimum(reads.lengths, reads.length).mean())
     pace = EFFICIENCY * measure_flops_per_second()
 
     def estimate_core_seconds(spec: Spec, metrics: Json) -> float:
-        train, rows = spec.args.get("train"), spec.args.get("data", {}).get("rows")
+        train = spec.args.get("train")
+        rows = spec.args.get("data", {}).get("rows")
         if not (train and rows):
             return START_SECONDS
         encoder = _find_shape_of_published_encoder(spec) or find_encoder_shape(profile)
@@ -877,7 +837,8 @@ def make_run_time_estimator(profile: str) -> RunTimeEstimator | None:
         layers = [{"heads": encoder.heads, "ffn": encoder.ffn}] * encoder.layers
         size = encoder.hidden // encoder.heads
         row = count_flops_of_layers(encoder.hidden, size, layers, round(tokens))
-        passes, steps = 1, 0
+        passes = 1
+        steps = 0
         if spec.step not in READING:
             passes = 3 * train["epochs"]
             steps = ceil(rows * train["epochs"] / train["batch"])
@@ -908,12 +869,11 @@ def make_latency_arguments(
     timed_pass_count: number of timed passes of each encoder.
     token_count: tokens of a sequence.
     batch_size: sequences of a pass."""
-    numerics = find_profile_settings("toy").numerics
     return {
         "batch": batch_size,
         "length": token_count,
         "runs": timed_pass_count,
-        "numerics": numerics,
+        "numerics": PROFILES["toy"].numerics,
     }
 
 
@@ -956,18 +916,14 @@ def teacher_spec(
     train: training settings; None means those of the profile.
     passage_window_settings_by_profile: {profile: how passages are cut}, for question
     answering."""
-    args = {"train": train or TEACHER[profile], "targets": LABELS}
-    start = {"start": backbone_spec(profile, family)}
-    return Spec(
-        "finetune",
-        make_common_run_arguments(
-            profile,
-            task,
-            passage_window_settings_by_profile=passage_window_settings_by_profile,
-            **args,
-        ),
-        start,
+    args = make_common_run_arguments(
+        profile,
+        task,
+        passage_window_settings_by_profile=passage_window_settings_by_profile,
+        train=train or TEACHER[profile],
+        targets=LABELS,
     )
+    return Spec("finetune", args, {"start": backbone_spec(profile, family)})
 
 
 def augmented_rows_spec(
@@ -1007,34 +963,21 @@ def select_score_columns_by_task(
     printed_columns: the Columns of the paper's table."""
     if name := get_attribute_of_profile_with_user_data(profile, "data"):
         title = get_attribute_of_profile_with_user_data(profile, "task_title")
-        return {
-            title: (
-                MetricColumn(
-                    title, title, data.find_task_by_name("own", name).metrics[0]
-                ),
-            )
-        }
+        metric = data.find_task_by_name("own", name).metrics[0]
+        return {title: (MetricColumn(title, title, metric),)}
     task_source = find_profile_settings(profile).source
     sources = ["toy"] if task_source == "toy" else ["glue", "squad", "treebank"]
-    tasks = {
-        name: task
-        for source in sources
-        for name, task in data.list_tasks(source).items()
-    }
-    by_task: dict[str, tuple[MetricColumn, ...]]
-    by_task = {
-        name: (MetricColumn(name, name, task.metrics[0]),)
-        for name, task in tasks.items()
-    }
+    by_task: dict[str, tuple[MetricColumn, ...]] = {}
+    for source in sources:
+        for name, task in data.list_tasks(source).items():
+            by_task[name] = (MetricColumn(name, name, task.metrics[0]),)
     for name in {column.task for column in printed_columns}:
         by_task[name] = tuple(
             column for column in printed_columns if column.task == name
         )
-    return (
-        {name: columns[:1] for name, columns in by_task.items()}
-        if profile in ("mini", "base")
-        else by_task
-    )
+    if profile in ("mini", "base"):
+        return {name: columns[:1] for name, columns in by_task.items()}
+    return by_task
 
 
 def list_architecture_searches_of_models(model_rows: Iterable[Row]) -> list[Row]:
@@ -1046,12 +989,13 @@ def list_architecture_searches_of_models(model_rows: Iterable[Row]) -> list[Row]
     show both together.
 
     model_rows: the Rows of the trained networks."""
-    return [
-        row.with_spec(search)
-        for row in model_rows
-        for first in [row.spec.input_specs_with_seeds.get("start")]
-        if first and (search := first.input_specs_with_seeds.get("search"))
-    ]
+    rows = []
+    for row in model_rows:
+        start = row.spec.input_specs_with_seeds.get("start")
+        search = start and start.input_specs_with_seeds.get("search")
+        if search:
+            rows.append(row.with_spec(search))
+    return rows
 
 
 def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
@@ -1063,9 +1007,9 @@ def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
     tables.
 
     student_rows: the Rows of the students' last training stage."""
-    return [
-        row.with_spec(first)
-        for row in student_rows
-        for first in [row.spec.input_specs_with_seeds.get("start")]
-        if first and first.step == "distil"
-    ]
+    rows = []
+    for row in student_rows:
+        start = row.spec.input_specs_with_seeds.get("start")
+        if start and start.step == "distil":
+            rows.append(row.with_spec(start))
+    return rows

@@ -11,8 +11,8 @@ method with a training of its own has as many epochs. The module does not import
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from lib.core.options import Train
-from lib.core.spec import Spec
+from lib.core.options import Ghost, Train
+from lib.core.spec import Spec, to_plain_json
 from lib.core.types import Json
 from lib.papers import grids, students
 
@@ -62,7 +62,11 @@ class Method:
 
 
 def compressed_student_spec(
-    profile: str, task: str, *surgery_operations: Json, **further_input_runs: Spec
+    profile: str,
+    task: str,
+    pruning_operation: Json,
+    ghost_options: Ghost | None = None,
+    **further_input_runs: Spec | None,
 ) -> Spec:
     """Return the Spec (description of a run) of a compressed and trained student.
 
@@ -70,33 +74,30 @@ def compressed_student_spec(
     compression methods that are compared train their students like this.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    surgery_operations: changes that make the untrained student from the teacher, in
-    order, such as {"op": "cut", "heads": 3}.
+    pruning_operation: change that makes the untrained student from the teacher, such as
+    {"op": "cut", "heads": 3}.
+    ghost_options: settings of ghost modules (GhostBERT's convolutions), which the
+    pruned student gets; None for none.
     further_input_runs: Specs of further runs that the first stage needs, such as
-    `importance` with a ranking of heads."""
-    has_ghost_modules = any(change["op"] == "ghost" for change in surgery_operations)
+    `importance` with a ranking of heads; None leaves one out."""
+    surgery = [pruning_operation]
+    if ghost_options:
+        surgery.append({"op": "ghost"} | to_plain_json(ghost_options))
     first = students.student_spec(profile, task, students.HEADS).inputs["start"]
-    train = students.make_distillation_settings(
-        profile, task, has_ghost_modules=has_ghost_modules
+    train = students.adapt_train_settings_to_ghosts(
+        students.make_distillation_settings(profile, task), ghost_options
     )
     train = grids.adapt_options_to_user_data(profile, train)
-    changes = {
-        "args": first.args | {"surgery": list(surgery_operations), "train": train},
-        "inputs": first.inputs | further_input_runs,
-    }
-    return students.finetuned_student_spec(
-        profile,
-        task,
-        replace(first, **changes),
-        has_ghost_modules=has_ghost_modules,
-    )
+    args = first.args | {"surgery": surgery, "train": train}
+    start = Spec(first.step, args, first.inputs | further_input_runs)
+    return students.finetuned_student_spec(profile, task, start, ghost_options)
 
 
 def make_single_stage_train_settings(
     train_settings_by_profile: Mapping[str, Train],
     profile: str,
     task: str,
-    has_ghost_modules: bool = False,
+    ghost_options: Ghost | None = None,
 ) -> Train:
     """Return the training settings of a compression method with a single stage.
 
@@ -106,17 +107,16 @@ def make_single_stage_train_settings(
     train_settings_by_profile: {profile: settings}, of which all but the epochs are
     taken.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    has_ghost_modules: whether the model has ghost modules (GhostBERT's convolutions).
-    Their kernels may have a learning rate of their own."""
-    settings = train_settings_by_profile[profile]
-    taps = settings.taps if has_ghost_modules else 0.0
+    ghost_options: settings of the model's ghost modules (GhostBERT's convolutions),
+    whose kernels may have a learning rate of their own; None for none."""
     both = (
         students.make_distillation_settings(profile, task),
         students.FINETUNE[profile],
     )
     epochs = (grids.adapt_options_to_user_data(profile, train).epochs for train in both)
+    settings = replace(train_settings_by_profile[profile], epochs=sum(epochs))
     return grids.adapt_options_to_user_data(
-        profile, replace(settings, epochs=sum(epochs), taps=taps)
+        profile, students.adapt_train_settings_to_ghosts(settings, ghost_options)
     )
 
 
@@ -125,7 +125,7 @@ def searched_student_spec(
     task: str,
     flops_budget_in_twelfths: int,
     make_search_spec: SpecMaker,
-    surgery_operations: tuple[Json, ...] = (),
+    ghost_options: Ghost | None = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student that a search prunes.
 
@@ -135,10 +135,11 @@ def searched_student_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
     make_search_spec: f(profile, task, m) -> Spec of the search.
-    surgery_operations: further changes of the pruned student, entries {"op": ...}."""
+    ghost_options: settings of ghost modules (GhostBERT's convolutions), which the
+    pruned student gets; None for none."""
     search = make_search_spec(profile, task, flops_budget_in_twelfths)
     return compressed_student_spec(
-        profile, task, {"op": "keep"}, *surgery_operations, search=search
+        profile, task, {"op": "keep"}, ghost_options, search=search
     )
 
 

@@ -52,6 +52,9 @@ class PrintedNumber(float):
 
 
 def _find_table_file(paper: str, table_name: str) -> Path:
+    """Return the CSV file of a paper's printed table.
+
+    Raises Refused for an unknown paper or table."""
     check_known_name(
         "published paper",
         paper,
@@ -60,13 +63,6 @@ def _find_table_file(paper: str, table_name: str) -> Path:
     tables = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
     check_known_name(f"published table of {paper}", table_name, tables)
     return PUBLISHED / paper / f"{table_name}.csv"
-
-
-def _read_table_as_text(paper: str, table_name: str) -> list[dict[str, str]]:
-    """Return the rows of a paper's printed table as dicts {column: text}.
-
-    Raises Refused for an unknown paper or table."""
-    return disk.read_csv(_find_table_file(paper, table_name))
 
 
 def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
@@ -84,11 +80,10 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     csv_options: arguments of `pandas.read_csv`."""
     import pandas as pd
 
+    file = _find_table_file(paper, table_name)
     # This call only checks the file: its error names a damaged file, unlike pandas'.
-    _read_table_as_text(paper, table_name)
-    return pd.read_csv(
-        _find_table_file(paper, table_name), na_values="-", **csv_options
-    )
+    disk.read_csv(file)
+    return pd.read_csv(file, na_values="-", **csv_options)
 
 
 def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
@@ -108,7 +103,7 @@ def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
 
     return [
         {name: parse_comparison(text) for name, text in row.items()}
-        for row in _read_table_as_text(paper, table_name)
+        for row in disk.read_csv(_find_table_file(paper, table_name))
     ]
 
 
@@ -146,7 +141,8 @@ def make_printed_score_table(
     rename_row: f(printed name of a row) -> its name in our tables.
     new_name_by_column: {printed column: its name in our tables}. Columns that begin
     with "Avg" become "average"."""
-    new_name_by_column, by_row = dict(new_name_by_column), {}
+    new_name_by_column = dict(new_name_by_column)
+    by_row = {}
     for row in read_rows(paper, table_name):
         key = rename_row(
             row.pop(label_columns)
@@ -186,12 +182,10 @@ def compute_printed_gains_of_method(
     method_row: name of the row from which the others are subtracted.
     kept_head_counts: the widths that count.
     rename_row: f(printed name of a row) -> its name in the result."""
-    every, points = (
-        make_printed_score_table(
-            paper, table_name, label_columns, kept_head_counts, rename_row
-        ),
-        {},
+    every = make_printed_score_table(
+        paper, table_name, label_columns, kept_head_counts, rename_row
     )
+    points = {}
     for width, row in every:
         base = every.get((width, method_row), {})
         for place, value in every[width, row].items() if row != method_row else ():
@@ -216,7 +210,7 @@ def _select_remarks_on_places(
     list_file_name: "corrections" says how a printed number has to be read, "misses" why
     a printed value cannot be computed again.
     places_in_paper: such as "table03"; empty means the whole paper."""
-    rows = _read_table_as_text(paper, list_file_name)
+    rows = disk.read_csv(_find_table_file(paper, list_file_name))
     all_places = {place for row in rows for place in row["table"].split("; ")}
     for place in places_in_paper:
         check_known_name(
@@ -254,11 +248,10 @@ def read_deviation_sentences_by_profile(
     paper: folder of the paper, such as "ghostbert".
     toml_table_name: name of a table in that file. For "pages" the sentences that hold
     for all papers are added."""
-    files = [(PUBLISHED / paper, toml_table_name)] + [(PUBLISHED, toml_table_name)] * (
-        toml_table_name == "pages"
-    )
+    folders = [PUBLISHED / paper] + [PUBLISHED] * (toml_table_name == "pages")
     tables = [
-        disk.read_toml(folder / "deviations.toml")[name] for folder, name in files
+        disk.read_toml(folder / "deviations.toml")[toml_table_name]
+        for folder in folders
     ]
     return {
         profile: [

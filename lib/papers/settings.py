@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-PRINTED, NONE = "published", "–"
+PRINTED = "published"
+NONE = "–"
 
 
 def format_setting(setting: Any) -> str:

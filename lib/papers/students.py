@@ -9,7 +9,6 @@ A width is m of 12 attention heads, and the same share of neurons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
@@ -59,10 +58,8 @@ def count_kept_heads(
     kept_heads_of_paper_model: the width as kept heads of the paper's model, such as 3
     of 12. An encoder with 6 heads would keep 2 at 4 of 12.
     family: family of encoders, such as "bert"."""
-    all_parts, encoder = (
-        count_heads_of_paper_model(family),
-        find_encoder_shape(profile, family),
-    )
+    all_parts = count_heads_of_paper_model(family)
+    encoder = find_encoder_shape(profile, family)
     work = [
         width
         for width in range(1, all_parts + 1)
@@ -98,43 +95,36 @@ def select_possible_widths(
     return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
 
 
-class StudentPlan(NamedTuple):
-    # Changes of the model in the order in which they are made, each {"op": name, ...}.
-    surgery_operations: list[Json]
-    input_runs: dict[str, Spec]
-
-
 def plan_student_surgery(
     profile: str,
     task: str,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
     family: str = "bert",
-) -> StudentPlan:
+) -> tuple[list[Json], dict[str, Spec]]:
     """Return the changes that turn a fine-tuned teacher into an untrained student.
 
-    The StudentPlan that is returned has the operations on the model, in order, and the
-    Specs (descriptions of runs) that they need. The operations are a cut to the width,
-    if heads are to go, and the addition of ghost modules (GhostBERT's convolutions).
-    The runs are "teacher" and, for a cut, "importance", which ranks heads and neurons.
-    If a ghost module generates attention maps or contexts of removed heads, the
-    matrices that these heads need are not cut (GhostBERT, section 4.2). Raises Refused
-    for a width or ghosts that the encoder cannot have.
+    The result has the operations on the model, in order, and the Specs (descriptions of
+    runs) that they need. The operations are a cut to the width, if heads are to go, and
+    the addition of ghost modules (GhostBERT's convolutions). The runs are "teacher"
+    and, for a cut, "importance", which ranks heads and neurons. If a ghost module
+    generates attention maps or contexts of removed heads, the matrices that these heads
+    need are not cut (GhostBERT, section 4.2). Raises Refused for a width or ghosts that
+    the encoder cannot have.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of the ghost modules; None for none.
     family: family of encoders, such as "bert"."""
-    heads, surgery = count_kept_heads(profile, kept_heads_of_paper_model, family), []
+    heads = count_kept_heads(profile, kept_heads_of_paper_model, family)
+    surgery = []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
     if pruned:
-        uncut = (
-            {"whole": list(ghost_options.unpruned_projections)}
-            if ghost_options and ghost_options.unpruned_projections
-            else {}
-        )
-        surgery.append({"op": "cut", "heads": heads} | uncut)
+        cut: Json = {"op": "cut", "heads": heads}
+        if ghost_options and ghost_options.unpruned_projections:
+            cut["whole"] = list(ghost_options.unpruned_projections)
+        surgery.append(cut)
         ranked = make_common_run_arguments(
             profile, task, importance=IMPORTANCE[profile]
         )
@@ -144,21 +134,25 @@ def plan_student_surgery(
     if ghost_options:
         ghost_options.check_fits_model(pruned)
         surgery.append({"op": "ghost"} | to_plain_json(ghost_options))
-    return StudentPlan(surgery, inputs)
+    return surgery, inputs
 
 
-def set_padded_length(train: Train, padded_length: int | None) -> Train:
-    """Return training settings in which every row is padded to the same length.
+def adapt_train_settings_to_ghosts(
+    train: Train, ghost_options: Ghost | None, kernel_learning_rate: float | None = None
+) -> Train:
+    """Return training settings for a student with or without ghost modules.
 
-    Ghost modules of kind "conv1d_f" need it: their weights are tied to the number of
-    tokens.
+    Ghost modules are GhostBERT's convolutions. Their kernels have a learning rate of
+    their own. Those of kind "conv1d_f" need rows that are all padded to one length, as
+    their weights are tied to the number of tokens.
 
-    padded_length: tokens of every row; None or 0 leaves the settings as they are."""
-    return (
-        replace(train, max_length=padded_length, pad_to=padded_length)
-        if padded_length
-        else train
-    )
+    ghost_options: settings of the ghost modules; None for a student without.
+    kernel_learning_rate: None and 0 mean that of `train`."""
+    if not ghost_options:
+        return replace(train, taps=0.0)
+    train = replace(train, taps=kernel_learning_rate or train.taps)
+    tokens = ghost_options.tokens
+    return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
 @cache_results_while_enabled
@@ -166,10 +160,9 @@ def finetuned_student_spec(
     profile: str,
     task: str,
     initial_model: Spec,
-    padded_length: int | None = None,
+    ghost_options: Ghost | None = None,
     targets: Targets = LABELS,
     teacher: Spec | None = None,
-    has_ghost_modules: bool = True,
     ghost_kernel_learning_rate: float | None = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student's last training stage.
@@ -178,35 +171,22 @@ def finetuned_student_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     initial_model: Spec of the stage before.
-    padded_length: tokens to which every row is padded; None or 0 leaves the length to
-    the profile.
+    ghost_options: settings of the student's ghost modules (GhostBERT's convolutions);
+    None for none.
     targets: labels, the logits of `teacher`, or both.
     teacher: Spec of the teacher, used where `targets` has its logits.
-    has_ghost_modules: whether the student has ghost modules (GhostBERT's convolutions).
     ghost_kernel_learning_rate: learning rate of the kernels of these modules; None and
     0 mean that of the profile."""
-    train = set_padded_length(FINETUNE[profile], padded_length)
-    train = replace(
-        train,
-        taps=(ghost_kernel_learning_rate or train.taps) if has_ghost_modules else 0.0,
+    train = adapt_train_settings_to_ghosts(
+        FINETUNE[profile], ghost_options, ghost_kernel_learning_rate
     )
-    inputs = {"start": initial_model} | (
-        {"teacher": teacher} if targets.kind != "hard" else {}
-    )
-    return Spec(
-        "finetune",
-        make_common_run_arguments(profile, task, train=train, targets=targets),
-        inputs,
-    )
+    args = make_common_run_arguments(profile, task, train=train, targets=targets)
+    taught_by = teacher if targets.kind != "hard" else None
+    return Spec("finetune", args, {"start": initial_model, "teacher": taught_by})
 
 
 def make_distillation_settings(
-    profile: str,
-    task: str,
-    learning_rate: float | None = None,
-    has_ghost_modules: bool = True,
-    epoch_factor: int = 1,
-    ghost_kernel_learning_rate: float | None = None,
+    profile: str, task: str, learning_rate: float | None = None, epoch_factor: int = 1
 ) -> Train:
     """Return the training settings of a student's distillation.
 
@@ -215,21 +195,10 @@ def make_distillation_settings(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     learning_rate: None and 0 mean that of the profile.
-    has_ghost_modules: whether the student has ghost modules (GhostBERT's convolutions).
-    epoch_factor: factor on the number of epochs of the profile.
-    ghost_kernel_learning_rate: learning rate of the kernels of ghost modules; None and
-    0 mean that of the profile."""
+    epoch_factor: factor on the number of epochs of the profile."""
     train = DISTIL[profile]
     epochs = 1 if profile == "paper" and task in LONG else train.epochs
-    ghost_kernel_learning_rate = (
-        (ghost_kernel_learning_rate or train.taps) if has_ghost_modules else 0.0
-    )
-    return replace(
-        train,
-        epochs=epoch_factor * epochs,
-        lr=learning_rate or train.lr,
-        taps=ghost_kernel_learning_rate,
-    )
+    return replace(train, epochs=epoch_factor * epochs, lr=learning_rate or train.lr)
 
 
 def untrained_student_spec(
@@ -289,48 +258,42 @@ def student_spec(
     surgery, inputs = plan_student_surgery(
         profile, task, kept_heads_of_paper_model, ghost_options, family
     )
-    train = make_distillation_settings(
-        profile,
-        task,
-        learning_rate,
-        bool(ghost_options),
-        epoch_factor,
-        ghost_kernel_learning_rate,
+    train = make_distillation_settings(profile, task, learning_rate, epoch_factor)
+    train = adapt_train_settings_to_ghosts(
+        train, ghost_options, ghost_kernel_learning_rate
     )
-    tokens = ghost_options.tokens if ghost_options else 0
     if AUGMENTED[profile] if is_augmented is None else is_augmented:
         inputs["augmented"] = grids.augmented_rows_spec(profile, task)
     elif (
         CACHED[profile]
-        and not tokens
+        and not (ghost_options and ghost_options.tokens)
         and not grids.find_user_data_passage_window_settings(profile)
     ):
         # A separate run computes the teacher's hidden states once. It has the profile's
         # training settings, not those of this student, so that students with different
         # learning rates share the run.
-        read = make_distillation_settings(profile, task, has_ghost_modules=False)
+        read = make_distillation_settings(profile, task)
         state_args = make_common_run_arguments(
-            profile, task, train=read, distil=Distil(mask=True)
+            profile,
+            task,
+            train=adapt_train_settings_to_ghosts(read, None),
+            distil=Distil(mask=True),
         )
         inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
-    distil = Distil(mask=profile != "paper")
     args = make_common_run_arguments(
         profile,
         task,
-        train=set_padded_length(train, tokens),
+        train=train,
         surgery=surgery,
-        distil=distil,
+        distil=Distil(mask=profile != "paper"),
     )
-    start = Spec("distil", args, inputs)
-    taught_by = inputs["teacher"]
     return finetuned_student_spec(
         profile,
         task,
-        start,
-        tokens,
+        Spec("distil", args, inputs),
+        ghost_options,
         targets,
-        taught_by,
-        bool(ghost_options),
+        inputs["teacher"],
         ghost_kernel_learning_rate,
     )
 
@@ -341,7 +304,6 @@ def student_trained_on_labels_spec(
     task: str,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
-    family: str = "bert",
     learning_rate: float | None = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student trained without a teacher.
@@ -354,22 +316,14 @@ def student_trained_on_labels_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of ghost modules (GhostBERT's convolutions); None for none.
-    family: family of encoders, such as "bert".
     learning_rate: learning rate of the first stage; None and 0 mean that of the
     profile."""
-    train = make_distillation_settings(
-        profile, task, learning_rate, bool(ghost_options)
-    )
+    train = make_distillation_settings(profile, task, learning_rate)
+    train = adapt_train_settings_to_ghosts(train, ghost_options)
     start = untrained_student_spec(
-        profile, task, kept_heads_of_paper_model, ghost_options, family
+        profile, task, kept_heads_of_paper_model, ghost_options
     )
-    tokens = ghost_options.tokens if ghost_options else 0
-    train = set_padded_length(train, tokens)
-    first = make_common_run_arguments(profile, task, train=train, targets=LABELS)
+    args = make_common_run_arguments(profile, task, train=train, targets=LABELS)
     return finetuned_student_spec(
-        profile,
-        task,
-        Spec("finetune", first, {"start": start}),
-        tokens,
-        has_ghost_modules=bool(ghost_options),
+        profile, task, Spec("finetune", args, {"start": start}), ghost_options
     )

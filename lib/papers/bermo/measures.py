@@ -77,7 +77,8 @@ def tabulate_epochs_to_bert_score(
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
         if len(table) < 2 or table.isna().any(axis=None):
             continue
-        longest, step = table.index[-1], int(table.index[-1] - table.index[-2])
+        longest = table.index[-1]
+        step = int(table.index[-1] - table.index[-2])
         target_score = table["BERT"].iloc[-1] - score_margin
         least = {
             model: min(

@@ -4,7 +4,6 @@ model and records gradients (BERMo, section 2.3; Sanh et al. 2020).
 Each class is called by the training loop in every step."""
 
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,11 +34,6 @@ BINS = 50  # Largest number of bins of steps in which logged values are averaged
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
-class WeightCounts(NamedTuple):
-    kept_by_matrix: list[int]
-    total_by_matrix: list[int]
-
-
 class PruningMasks(loop.Callback):
     """This class prunes a model while it is trained, by a mask on each linear layer.
 
@@ -57,17 +51,13 @@ class PruningMasks(loop.Callback):
         prune_options: Prune,
         step_count: int,
     ) -> None:
-        self.run, self.model, self.options, self.steps = (
-            run,
-            model,
-            prune_options,
-            step_count,
-        )
-        self.ramp, self.cut, self.weight = (
-            schedules.plan_threshold_ramp(prune_options, step_count),
-            find_final_score_threshold(prune_options),
-            0.0,
-        )
+        self.run = run
+        self.model = model
+        self.options = prune_options
+        self.steps = step_count
+        self.ramp = schedules.plan_threshold_ramp(prune_options, step_count)
+        self.cut = find_final_score_threshold(prune_options)
+        self.weight = 0.0
         self.places = [
             (n, part, Mask(part.weight, prune_options))
             for n, _, part in list_linear_layers(model)
@@ -121,8 +111,10 @@ class PruningMasks(loop.Callback):
         stays at 1 for long, then falls within a few steps.
 
         step: number of the step, from 0."""
-        state, first = self.model.get_submodule("pruning"), self.options.final_lambda
-        steered, lag = state.get_buffer("steered"), state.get_buffer("error")
+        state = self.model.get_submodule("pruning")
+        first = self.options.final_lambda
+        steered = state.get_buffer("steered")
+        lag = state.get_buffer("error")
         assert self.cut is not None
         every = torch.cat([scores.detach().flatten() for scores in self.scores])
         score = float(
@@ -153,20 +145,20 @@ class PruningMasks(loop.Callback):
         return {"penalty": self.weight * penalties.mean()}
 
     @torch.no_grad()
-    def count_kept_weights(self) -> WeightCounts:
+    def count_kept_weights(self) -> tuple[list[int], list[int]]:
         """Count the kept weights and all weights of each masked matrix.
 
-        Return two lists of integers, `kept_by_matrix` and `total_by_matrix`, in the
-        order of the encoder's linear layers. For the method "l0", whose masks are
-        random in training, those of eval mode are counted. The share of kept weights
-        during the training follows from the counts."""
+        Return two lists of integers, the kept weights and all weights, in the order of
+        the encoder's linear layers. For the method "l0", whose masks are random in
+        training, those of eval mode are counted. The share of kept weights during the
+        training follows from the counts."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
             int(mask.count_kept_weights(w))
             for (*_, mask), w in zip(self.places, weights, strict=True)
         ]
-        return WeightCounts(surviving, [w.numel() for w in weights])
+        return surviving, [w.numel() for w in weights]
 
     @torch.no_grad()
     def after_last_step(self) -> Metrics:
@@ -241,13 +233,15 @@ class LayerMixTraining(loop.Callback):
     def __init__(
         self, run: TrainingOutput, model: PreTrainedModel, mix_options: Mix
     ) -> None:
-        self.run, self.model = run, model
+        self.run = run
+        self.model = model
         apply_surgery(
             model, mix_options.surgery_operation, seed=derive_seed(run.seed, "mix")
         )
         mix = mixes.find_layer_mix(model)
         assert mix is not None
-        self.mix, self.first = mix, mix.weights().detach().numpy().copy()
+        self.mix = mix
+        self.first = mix.weights().detach().numpy().copy()
         learned = list(self.mix.parameters())
         self.groups = ({"params": learned, "lr": mix_options.lr},) if learned else ()
 
@@ -300,7 +294,9 @@ class GradientRecord(loop.Callback):
         step_count: int,
         masks: PruningMasks | None,
     ) -> None:
-        self.run, self.steps, self.masks = run, step_count, masks
+        self.run = run
+        self.steps = step_count
+        self.masks = masks
         self.edges = np.linspace(0, step_count, min(BINS, step_count) + 1).astype(int)
         self.layers = [
             [p for name, p in layer.named_parameters() if not name.endswith("scores")]

@@ -117,12 +117,12 @@ def make_bermo_run_arguments(
     mix = MIX[profile] if model_name == "BERMo" else None
     if model_name in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model_name])
-    model_args = {"margin": DIVERGED, "mix": mix}
     return grids.make_common_run_arguments(
         profile,
         task,
         make_data_descriptor(profile, task),
-        **model_args,
+        margin=DIVERGED,
+        mix=mix,
         **further_arguments,
     )
 
@@ -179,9 +179,14 @@ def unpruned_model_spec(
     train = make_train_settings(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
-    more = {"frozen": "encoder" if freeze_encoder else None, "lower_case": lower_case}
     args = make_bermo_run_arguments(
-        profile, task, model_name, train=train, targets=grids.LABELS, **more
+        profile,
+        task,
+        model_name,
+        train=train,
+        targets=grids.LABELS,
+        frozen="encoder" if freeze_encoder else None,
+        lower_case=lower_case,
     )
     if mix := args["mix"]:
         args["mix"] = replace(
@@ -267,11 +272,8 @@ def make_pruning_settings(
         rate, *weights = find_setting(
             PENALTIES[kind], profile, task, f"settings of {method}"
         )
-        penalty_weight = (
-            weights[MODELS.index(model_name)]
-            if penalty_weight is None
-            else penalty_weight
-        )
+        if penalty_weight is None:
+            penalty_weight = weights[MODELS.index(model_name)]
         options |= {
             "lr": rate,
             "final_lambda": penalty_weight,
@@ -312,18 +314,15 @@ def pruned_spec(
     train, prune = make_pruning_settings(
         profile, task, model_name, method, epochs, **pruning_settings
     )
-    args = {
-        "train": train,
-        "prune": prune,
-        "frozen": "embeddings",
-        "alpha": distillation_weight or None,
-    }
     args = make_bermo_run_arguments(
         profile,
         task,
         model_name,
         targets=TAUGHT if distillation_weight else grids.LABELS,
-        **args,
+        train=train,
+        prune=prune,
+        frozen="embeddings",
+        alpha=distillation_weight or None,
     )
     guide = unpruned_model_spec(profile, task) if distillation_weight else None
     return Spec("fineprune", args, {"start": backbone_spec(profile), "teacher": guide})

@@ -18,10 +18,8 @@ from lib.papers.bermo.options import Prune
 EVERY = 2
 # Gains of the controller. It is a PI (proportional-integral) controller that acts on
 # the logarithm of the penalty's weight.
-PROPORTIONAL, INTEGRAL = (
-    20.0,
-    1.0,
-)
+PROPORTIONAL = 20.0
+INTEGRAL = 1.0
 # The controller keeps the penalty's weight within this factor of its initial value.
 REACH = 1e4
 
@@ -66,11 +64,13 @@ def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
     changes the threshold at once after the first warm-up, as the public code does.
 
     step_count: number of all training steps."""
-    w, both = pruning.warmup_steps, pruning.initial_warmup + pruning.final_warmup
+    w = pruning.warmup_steps
+    both = pruning.initial_warmup + pruning.final_warmup
     if w * both >= step_count and pruning.overlong == "refuse":
         why = f'that is {w * both} of the {step_count} steps: take fewer, or overlong "jump"'
         raise Refused(f"Prune.warmup_steps is {w}, {why}")
-    first, last = pruning.initial_warmup * w, step_count - pruning.final_warmup * w
+    first = pruning.initial_warmup * w
+    last = step_count - pruning.final_warmup * w
     return Ramp(pruning.initial_threshold, pruning.final_threshold, first, last)
 
 

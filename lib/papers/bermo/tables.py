@@ -15,8 +15,6 @@ from lib.stats.compare import ScoreTable
 if TYPE_CHECKING:
     import pandas as pd
 
-PointsByTask = dict[str, float]
-
 
 def read_probing_table_without_misprints(
     table_name: str, row_label_columns: list[str]
@@ -89,7 +87,7 @@ def make_table_of_run_scores(
 
 def compute_printed_gains_over_bert(
     printed_table: ScoreTable, row_name_template: str = "{}"
-) -> PointsByTask:
+) -> dict[str, float]:
     """Return {task: points} by which BERMo's printed score is above BERT's.
 
     The score is that of the first printed metric of the task. A task that the table
@@ -102,9 +100,8 @@ def compute_printed_gains_over_bert(
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }
-    ours, theirs = (
-        printed_table[row_name_template.format(name)] for name in ("BERMo", "BERT")
-    )
+    ours = printed_table[row_name_template.format("BERMo")]
+    theirs = printed_table[row_name_template.format("BERT")]
     return {
         t: float(ours[key] - theirs[key])
         for t, key in reversed(first.items())

@@ -57,29 +57,33 @@ def fineprune(
     lower_case: False keeps capitals although the vocabulary is uncased, and adds the
     metric `unknown_share`, the share of unknown tokens in the training rows. None takes
     the tokenizer as it is."""
-    run, model = training.run, training.load_start_model()
+    run = training.run
+    model = training.load_start_model()
     if lower_case is False:
-        cls, folder = type(training.tokenizer), run.inputs["start"].model_folder
-        training.tokenizer = cls.from_pretrained(
-            folder, do_lower_case=False, local_files_only=True
+        training.tokenizer = type(training.tokenizer).from_pretrained(
+            run.inputs["start"].model_folder,
+            do_lower_case=False,
+            local_files_only=True,
         )
     objective = build_label_or_teacher_loss(training, model, Targets(**targets), alpha)
-    methods: list[loop.Callback] = (
-        [pruning.LayerMixTraining(run, model, Mix(**mix))] if mix else []
-    )
-    masks = (
-        pruning.PruningMasks(run, model, Prune(**prune), training.step_count)
-        if prune
-        else None
-    )
-    methods += ([masks] if masks else []) + [
-        pruning.GradientRecord(run, model, training.step_count, masks)
-    ]
+    methods: list[loop.Callback] = []
+    if mix:
+        methods.append(pruning.LayerMixTraining(run, model, Mix(**mix)))
+    masks = None
+    if prune:
+        masks = pruning.PruningMasks(run, model, Prune(**prune), training.step_count)
+        methods.append(masks)
+    methods.append(pruning.GradientRecord(run, model, training.step_count, masks))
     if frozen:
         pruning.freeze_encoder_or_embeddings(model, frozen)
-    judged, may_diverge = ("dev", "unseen", "test"), margin is not None
+    judged = ("dev", "unseen", "test")
     result = train_and_save(
-        training, model, objective, methods, judged, allows_divergence=may_diverge
+        training,
+        model,
+        objective,
+        methods,
+        judged,
+        allows_divergence=margin is not None,
     )
     if margin is not None:
         result["majority"] = heads.score_majority_baseline(
@@ -90,8 +94,7 @@ def fineprune(
     if lower_case is False:
         ids = np.concatenate(training.training_rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == training.tokenizer.unk_token_id))
-    return (
-        result
-        | count_parameters(model)
-        | (compact.count_dense_and_sparse_bytes(model) if prune else {})
-    )
+    result |= count_parameters(model)
+    if prune:
+        result |= compact.count_dense_and_sparse_bytes(model)
+    return result

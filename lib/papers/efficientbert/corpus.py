@@ -40,7 +40,8 @@ def iterate_encoded_segment_pairs(
     cls_and_sep_ids: the ids of [CLS] and [SEP].
     seed, epoch: they decide on the pairs; epochs 0 to 4 have different pairs, which
     later epochs repeat in turn."""
-    room, count = max_tokens - 3, len(documents)
+    room = max_tokens - 3
+    count = len(documents)
     if count < 2 or room < 2:
         given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
         raise Refused(

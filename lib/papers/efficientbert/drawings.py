@@ -1,7 +1,7 @@
 """This module draws EfficientBERT's networks layer by layer, and the surfaces of its
 formulas."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,11 +15,6 @@ from lib.papers.efficientbert.search.surface import compute_network_surface as h
 from lib.report import plot
 
 DECADES = "z in decades, 3 is 1000"
-
-
-class ScaledSurface(NamedTuple):
-    coordinates: np.ndarray  # [N].
-    heights_by_scale: dict[str, np.ndarray]  # Each [N, N].
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:
@@ -56,7 +51,8 @@ def draw_network(
         same_size = (layer.stack, layer.q) == (old.stack, old.q)
         text: dict[str, Any] = {"va": "center", "fontsize": 9}
         marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
-        formula, size = layer.formula, f"{layer.stack} × {layer.inner_width_share_text}"
+        formula = layer.formula
+        size = f"{layer.stack} × {layer.inner_width_share_text}"
         axis.text(0.03, number, formula, **text if formula == old.formula else marked)
         axis.text(0.97, number, size, ha="right", **text if same_size else marked)
     axis.set(
@@ -88,7 +84,10 @@ def draw_surface(
         np.ptp(surface_heights) or 1
     )
     indices = np.arange(surface_heights.size).reshape(surface_heights.shape)
-    a, b, c, d = indices[:-1, :-1], indices[:-1, 1:], indices[1:, :-1], indices[1:, 1:]
+    a = indices[:-1, :-1]
+    b = indices[:-1, 1:]
+    c = indices[1:, :-1]
+    d = indices[1:, 1:]
     # Each square of the grid is split into two triangles along x + y = constant,
     # because steep edges of these surfaces often run in this direction.
     halves = (a, b, c), (b, c, d)
@@ -103,7 +102,8 @@ def draw_surface(
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*camera_angles)
     axis.set_title(title, fontsize=9, y=0.99)
-    ticks, label = [-15, -5, 5], "z, share of its range (linear)"
+    ticks = [-15, -5, 5]
+    label = "z, share of its range (linear)"
     axis.set(
         xlabel="x",
         ylabel="y",
@@ -130,7 +130,8 @@ def list_networks_of_figure_5(
     seed: seed of the random networks.
     random_network_count: number of random networks."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
-    rng, titles = np.random.default_rng(seed), {"BERT-base": "BERT_BASE"}
+    rng = np.random.default_rng(seed)
+    titles = {"BERT-base": "BERT_BASE"}
     titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
     panels = {title: NETS[name] for title, name in titles.items()}
     names = [f"Random candidate {i + 1}" for i in range(random_network_count)]
@@ -139,19 +140,17 @@ def list_networks_of_figure_5(
 
 def compute_network_surfaces_of_figure_5(
     points_per_axis: int,
-) -> dict[str, ScaledSurface]:
+) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
     """Return {title of the panel: surface} for EfficientBERT's Figure 5.
 
     A surface is the output z of a network's last layer, averaged over channels, as a
-    function of two inputs. It shows how nonlinear the network is. A ScaledSurface has
-    the `coordinates` [N] of either input, and `heights_by_scale`: {label of the axis,
-    such as "linear z": z [N, N]}, on a linear and on a logarithmic scale.
+    function of two inputs. It shows how nonlinear the network is. It is a pair: the
+    coordinates [N] of either input, and {label of the axis, such as "linear z": z [N,
+    N]}, on a linear and on a logarithmic scale.
 
     points_per_axis: N."""
     by_name = {}
     for name, net in list_networks_of_figure_5().items():
         line, z = heights(net, Recipe(points=points_per_axis))
-        by_name[name] = ScaledSurface(
-            line, {"linear z": z, DECADES: scale_by_symlog(z)}
-        )
+        by_name[name] = line, {"linear z": z, DECADES: scale_by_symlog(z)}
     return by_name

@@ -43,10 +43,8 @@ def count_network_flops(profile: str, network_name: str) -> int:
 def make_method_of_published_network(
     network_name: str, method_kind: str = "paper"
 ) -> Method:
-    make, count = (
-        partial(published_network_spec, network_name=network_name),
-        partial(count_network_flops, network_name=network_name),
-    )
+    make = partial(published_network_spec, network_name=network_name)
+    count = partial(count_network_flops, network_name=network_name)
     return Method(method_kind, make, network_name, once=True, flops=count)
 
 

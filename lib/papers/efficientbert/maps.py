@@ -59,8 +59,11 @@ def maps(
     max_length: tokens to which rows are cut.
     numerics: dtype, threads and device, as JSON."""
     arithmetic = loop.apply_numeric_settings(numerics)
-    dev, last = sources.load(data, run.seed)["dev"], max([*rows, examples - 1])
-    seen, arrays, result = {}, {}, {}
+    dev = sources.load(data, run.seed)["dev"]
+    last = max([*rows, examples - 1])
+    seen = {}
+    arrays = {}
+    result = {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model_folder)
         encoded = encode_split(
@@ -133,18 +136,17 @@ def measure_last_layer_similarity(
 
     reference_outputs, model_outputs: attention [A, T, T] and output [T, H] for each
     row, with the same rows in the same order."""
-    both = [
-        (a, b) for (a, _), (b, _) in zip(reference_outputs, model_outputs, strict=True)
-    ]
-    result = {
-        "kl_mean_map": np.mean(
-            [compute_kl_divergence(a.mean(0), b.mean(0)).mean() for a, b in both]
-        )
-    }
-    result["kl"] = np.mean([compute_kl_divergence(a, b).mean() for a, b in both])
+    of_heads = []
+    of_means = []
+    for (a, _), (b, _) in zip(reference_outputs, model_outputs, strict=True):
+        of_heads.append(compute_kl_divergence(a, b).mean())
+        of_means.append(compute_kl_divergence(a.mean(0), b.mean(0)).mean())
     outputs = (
         np.concatenate([output for _, output in rows])
         for rows in (reference_outputs, model_outputs)
     )
-    result["cka"] = compute_cka(*outputs)
-    return {name: float(value) for name, value in result.items()}
+    return {
+        "kl_mean_map": float(np.mean(of_means)),
+        "kl": float(np.mean(of_heads)),
+        "cka": compute_cka(*outputs),
+    }

@@ -91,10 +91,8 @@ PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
 # Rows of Table 2 that are trained by another recipe than its other rows.
-TEACHER_ROW, PLUS = (
-    "BERT_BASE (Teacher)",
-    "EfficientBERT+",
-)
+TEACHER_ROW = "BERT_BASE (Teacher)"
+PLUS = "EfficientBERT+"
 COLD = "EfficientBERT w/o Warm-up KD"
 # The public code trains "EfficientBERT++" with one full inner width D of the
 # feed-forward networks, but counts its parameters with another. There is a network for
@@ -139,7 +137,8 @@ def _read_networks() -> dict[str, Net]:
     return nets
 
 
-NETS, HEADS = _read_networks(), 12
+NETS = _read_networks()
+HEADS = 12
 # Columns of Table 3: metrics on the usual development set of a task. Table 3 lacks
 # MNLI's second development set, MNLI-mm, which has the split "dev_mm".
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
@@ -149,10 +148,12 @@ DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 def find_proxy_task(profile: str) -> str:
     """Return the task on which an architecture search trains and scores its candidates.
 
-    It is one task in place of all tasks, such as "SST-2" at mini.
+    It is one task in place of all tasks, such as "SST-2" at mini, or that of a user's
+    own data.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    return grids.select_tasks(profile, tasks_by_profile={profile: (PROXY[profile],)})[0]
+    own_task = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
+    return own_task or PROXY[profile]
 
 
 together = partial(grids.select_tasks, tasks_by_profile=MULTITASK)
@@ -193,7 +194,8 @@ def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
     network_name_or_formula: a name in EfficientBERT's tables, or one formula for all
     layers, such as "W2 gelu(W1 x)".
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    net, sizes = find_network(network_name_or_formula), SIZES.get(profile)
+    net = find_network(network_name_or_formula)
+    sizes = SIZES.get(profile)
     if sizes is None:
         return net
     teacher = find_encoder_shape(profile).layers
@@ -246,7 +248,8 @@ def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     return tuple(round(low + share * (high - low)) for share in WINDOW[profile])
 
 
-TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
+TEXT = "wikipedia+books"
+ENCYCLOPEDIA = "wikipedia"
 # Suffix of the networks in Table 5 that were pre-trained on Wikipedia alone.
 WIKI = ", Wiki"
 
@@ -283,31 +286,6 @@ def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
     return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
 
 
-def _seed_independent_spec(
-    step_name: str,
-    profile: str,
-    net: Net,
-    inputs_by_name: Mapping[str, Spec | None],
-    **step_arguments: Any,
-) -> Spec:
-    """Describe a run that trains a network once, for the runs of all seeds.
-
-    A pre-training is so expensive that trainings with any seed start from the same one.
-    The Spec is the frozen description of this run, at seed 0.
-
-    step_name: the kind of run, such as "predistil".
-    profile: size of the experiment, "toy", "mini" or "paper".
-    net: description of the network.
-    inputs_by_name: the Specs of the runs whose results this run needs, such as
-    {"teacher": Spec}; None leaves one out.
-    step_arguments: further arguments of the step."""
-    step_arguments = step_arguments | {
-        "net": net.to_json(),
-        "numerics": find_profile_settings(profile).numerics,
-    }
-    return Spec(step_name, step_arguments, inputs_by_name, seed=0)
-
-
 @cache_results_while_enabled
 def pretraining_spec(
     profile: str,
@@ -335,16 +313,12 @@ def pretraining_spec(
     args = {
         "corpus": corpus or make_corpus_descriptor(profile),
         "train": train or PRETRAIN[profile],
+        "warmup": WARM[profile],
+        "shared": subnetwork_options,
+        "net": net.to_json(),
+        "numerics": find_profile_settings(profile).numerics,
     }
-    return _seed_independent_spec(
-        "predistil",
-        profile,
-        net,
-        inputs,
-        warmup=WARM[profile],
-        shared=subnetwork_options,
-        **args,
-    )
+    return Spec("predistil", args, inputs, seed=0)
 
 
 def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
@@ -391,7 +365,8 @@ def pretrained_network_spec(
     network_name: the network's name in EfficientBERT's tables.
     corpus_name: "wikipedia+books" or "wikipedia". Networks with BERT's embedding do not
     use it: they read Wikipedia at "paper", else the profile's text."""
-    net, paper = scale_network_to_profile(network_name, profile), profile == "paper"
+    net = scale_network_to_profile(network_name, profile)
+    paper = profile == "paper"
     if paper and network_name in GENERAL:
         return initial_checkpoint_spec(profile, GENERAL[network_name])
     if net.embedding != "plain":
@@ -483,24 +458,18 @@ def task_distillation_spec(
     train = replace(
         train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
-    args: Json = {
-        "net": net.to_json(),
-        "classifier": inherited_head_task,
-        "train": train,
-    }
-    args["warmup"] = replace(TAUGHT[profile], prediction=prediction_loss_weight)
-    inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
-    return Spec(
-        "warmup",
-        grids.make_common_run_arguments(
-            profile,
-            task,
-            data_descriptor,
-            passage_window_settings_by_profile=SPAN,
-            **args,
-        ),
-        inputs,
+    args = grids.make_common_run_arguments(
+        profile,
+        task,
+        data_descriptor,
+        passage_window_settings_by_profile=SPAN,
+        net=net.to_json(),
+        classifier=inherited_head_task,
+        train=train,
+        warmup=replace(TAUGHT[profile], prediction=prediction_loss_weight),
     )
+    inputs = {"teacher": teacher_spec(profile, task), "start": initial_model}
+    return Spec("warmup", args, inputs)
 
 
 @cache_results_while_enabled
@@ -530,25 +499,16 @@ def student_spec(
         return teacher_spec(profile, task)
     net = scale_network_to_profile(model_name, profile)
     if model_name != PLUS:
-        return task_distillation_spec(
-            profile,
-            task,
-            net,
-            pretrained_network_spec(profile, model_name, corpus_name),
-            **training_changes,
-        )
+        start = pretrained_network_spec(profile, model_name, corpus_name)
+        return task_distillation_spec(profile, task, net, start, **training_changes)
     # EfficientBERT+ inherits its weights and its classification head from the supernet,
     # which was trained on several tasks, but not on WNLI. So on WNLI it inherits the
     # head of QNLI, as in the authors' code.
     head = "QNLI" if task == "WNLI" else task
+    start = search_stage_3_supernet_spec(profile)
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
-        profile,
-        task,
-        net,
-        search_stage_3_supernet_spec(profile),
-        classifier,
-        **training_changes,
+        profile, task, net, start, classifier, **training_changes
     )
 
 
@@ -607,31 +567,33 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 
-    def make_task_data_descriptor(task: str) -> DataDescriptor:
-        if profile != "paper":
-            return grids.make_profile_data_descriptor(profile, task)
-        return make_split_descriptor(profile, task, None, TENTH.get(task, 0))
-
-    largest, winner = (
-        scale_network_to_profile("Supernet", profile),
-        scale_network_to_profile("Search Stage 2", profile),
-    )
+    largest = scale_network_to_profile("Supernet", profile)
+    winner = scale_network_to_profile("Search Stage 2", profile)
     layers = zip(largest.layers, winner.layers, strict=True)
     net = replace(
         largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
     )
-    names, parts = together(profile), make_subnetwork_options(profile)
+    names = together(profile)
+    parts = make_subnetwork_options(profile)
     inputs = {f"teacher:{task}": teacher_spec(profile, task) for task in names}
     inputs["start"] = pretraining_spec(
         profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
     )
-    args = {
-        "data": {task: make_task_data_descriptor(task) for task in names},
-        "train": TOGETHER[profile],
+    data = {
+        task: make_split_descriptor(profile, task, None, TENTH.get(task, 0))
+        if profile == "paper"
+        else grids.make_profile_data_descriptor(profile, task)
+        for task in names
     }
-    return _seed_independent_spec(
-        "multitask", profile, net, inputs, warmup=TAUGHT[profile], shared=parts, **args
-    )
+    args = {
+        "data": data,
+        "train": TOGETHER[profile],
+        "warmup": TAUGHT[profile],
+        "shared": parts,
+        "net": net.to_json(),
+        "numerics": find_profile_settings(profile).numerics,
+    }
+    return Spec("multitask", args, inputs, seed=0)
 
 
 @cache_results_while_enabled
@@ -658,11 +620,9 @@ def search_candidate_spec(
     data_descriptor: the dict that says which rows are used; None takes the profile's.
     training_changes: fields of `train` with other values, such as epochs=3, and
     `prediction_loss_weight`, the weight of the loss on logits."""
-    task, start = (
-        find_proxy_task(profile),
-        search_stages_1_and_2_supernet_spec(profile)
-        if inherits_from_supernet
-        else None,
+    task = find_proxy_task(profile)
+    start = (
+        search_stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None
     )
     if profile in BRIEF:
         start = pretraining_spec(
@@ -835,8 +795,11 @@ def attention_maps_spec(
     names = ("EfficientBERT", *OTHER_BASE, *further_network_names)
     inputs = {f"model:{name}": student_spec(profile, task, name) for name in names}
     inputs["reference"] = teacher_spec(profile, task)
-    args = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
-    args["max_length"] = FINETUNE[profile].max_length
-    return Spec(
-        "maps", grids.make_common_run_arguments(profile, task, **args), inputs, seed=0
+    args = grids.make_common_run_arguments(
+        profile,
+        task,
+        rows=[0, 1, 2, 3],
+        examples=64 if profile == "toy" else 200,
+        max_length=FINETUNE[profile].max_length,
     )
+    return Spec("maps", args, inputs, seed=0)

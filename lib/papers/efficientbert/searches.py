@@ -28,7 +28,8 @@ from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.grids import backbone_spec, find_profile_settings
 
-SINGLE, LAST = "single", "stage3"
+SINGLE = "single"
+LAST = "stage3"
 S = efficientbert.S
 # Tables on searches in this folder's settings.toml, whose comments describe them.
 HELD_OUT: dict[str, int] = S.HELD_OUT
@@ -80,10 +81,8 @@ def make_search_settings(
     method: how candidates are proposed: "random", "cascade" (random draws that
     classifiers accept) or "evolution"; "" takes the profile's.
     candidate_count_factor: factor on the profile's number of evaluated candidates."""
-    method, budget = (
-        method or METHOD[profile],
-        candidate_count_factor * BUDGET[profile][stage],
-    )
+    method = method or METHOD[profile]
+    budget = candidate_count_factor * BUDGET[profile][stage]
     check_known_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
     if method == "cascade":
@@ -132,11 +131,9 @@ def search_spec(
     method: "random", "cascade" or "evolution"; "" takes the profile's.
     candidate_count_factor: factor on the profile's number of evaluated candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
-    task, inputs, how = (
-        efficientbert.find_proxy_task(profile),
-        {},
-        (method, candidate_count_factor),
-    )
+    task = efficientbert.find_proxy_task(profile)
+    inputs = {}
+    how = (method, candidate_count_factor)
     args: Json = {
         "space": make_search_space(profile, stage),
         "search": make_search_settings(profile, stage, method, candidate_count_factor),
@@ -268,7 +265,8 @@ def final_training_spec(
             return retraining_spec(profile, task, search)
         assert net is not None
         start = efficientbert.pretraining_spec(profile, net, start)
-    net, train = net or find_base_network(profile), FINAL.get(profile)
+    net = net or find_base_network(profile)
+    train = FINAL.get(profile)
     spec = efficientbert.task_distillation_spec(profile, task, net, start, train=train)
     return replace_network_by_searched_network(spec, search) if search else spec
 
@@ -292,8 +290,7 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
     spec = efficientbert.search_candidate_spec(
         profile, net, **defaults | training_changes
     )
-    score = {"score": SCORE[profile]} if SCORE[profile] else {}
-    return replace(spec, args=spec.args | score)
+    return replace(spec, args=spec.args | {"score": SCORE[profile] or None})
 
 
 @cache
@@ -315,7 +312,8 @@ def sample_stage_1_candidates(
             "tables": efficientbert.list_embedding_sizes(profile),
         }
     )
-    nets, rng = {}, np.random.default_rng(derive_seed(0, "candidates"))
+    nets = {}
+    rng = np.random.default_rng(derive_seed(0, "candidates"))
     while len(nets) < (candidate_count or CANDIDATES[profile]):
         net = where.sample_candidate(rng)
         nets.setdefault(where.make_deduplication_key(net), net)

@@ -148,11 +148,10 @@ def make_teacher_agreement_scorer(
     def compute_student_teacher_agreement() -> float:
         assert encoded.labels is not None
         logits = torch.from_numpy(training.predict_logits(model, encoded))
-        ends = 2 if logits.dim() == 3 else 1
-        loss = losses.compute_prediction_losses(
-            logits, encoded.labels, Targets("soft"), teacher_logits
-        )["loss"]
-        return float(torch.exp(-ends * loss.double()))
+        loss = compute_prediction_loss(
+            logits, teacher_logits, encoded.labels, Warmup("scores", "shared")
+        )
+        return float(torch.exp(-loss.double()))
 
     return compute_student_teacher_agreement
 
@@ -270,16 +269,12 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
     `start`. The result is () where there is none, so also after the operation "keep".
 
     run: the run that is made, with its input runs."""
-    path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
-    reports = json.loads(path.read_text()) if path and path.exists() else []
-    return next(
-        (
-            entry["report"]["heads"]
-            for entry in reports
-            if entry["surgery"]["op"] == "cut"
-        ),
-        (),
-    )
+    start = run.inputs.get("start")
+    if start and (start.folder / SURGERY).exists():
+        for entry in json.loads((start.folder / SURGERY).read_text()):
+            if entry["surgery"]["op"] == "cut":
+                return entry["report"]["heads"]
+    return ()
 
 
 def make_student(
@@ -319,10 +314,9 @@ def make_student(
     )
     if start and larger is not None:
         supernet.inherit_weights(model, get_encoder(larger))
-        weight, bias = load_hidden_state_projection(start.model_folder) or (None, ())
-        if len(bias) == len(linear.bias):
-            assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
-            copy_into_linear(linear, weight, bias)
+        inherited = load_hidden_state_projection(start.model_folder)
+        if inherited and len(inherited.bias) == len(linear.bias):
+            copy_into_linear(linear, *inherited)
     set_dropout(model, dropout)
     return model
 
@@ -335,9 +329,9 @@ def load_hidden_state_projection(folder: Path) -> LinearWeights | None:
 
     folder: the student's model folder."""
     path = folder / PROJECTION
-    tensors = load_file(path) if path.exists() else {}
-    if not tensors:
+    if not path.exists():
         return None
+    tensors = load_file(path)
     return LinearWeights(tensors[MAP + "weight"], tensors[MAP + "bias"])
 
 
@@ -396,12 +390,11 @@ def join_encoder_and_head(
 
     encoder: a BERT with EfficientBERT's architecture.
     weight, bias: the head, [C, H] and [C] for C classes."""
-    cls, labels = transformers.BertForSequenceClassification, len(bias)
     model = supernet.build_model_of_architecture(
         supernet.read_architecture_of_model(encoder),
-        cls,
+        transformers.BertForSequenceClassification,
         encoder.config,
-        num_labels=labels,
+        num_labels=len(bias),
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit_weights(model.to(bias.device), encoder)
@@ -452,7 +445,8 @@ class CurveAndProjectionSaving(loop.Callback):
     removed from it, since only distillation uses it."""
 
     def __init__(self, run: RunWriter, student: PreTrainedModel) -> None:
-        self.run, self.student = run, student
+        self.run = run
+        self.student = student
 
     def after_last_step(self) -> Metrics:
         self.run.save_arrays("curve", **self.run.read_log("curve"))
@@ -473,7 +467,9 @@ class SubnetworkTraining(loop.Callback):
     def __init__(
         self, student: PreTrainedModel, subnetwork_options: SubnetworkOptions, seed: int
     ) -> None:
-        self.student, self.shared, self.seed = student, subnetwork_options, seed
+        self.student = student
+        self.shared = subnetwork_options
+        self.seed = seed
         self.supernet = from_json(supernet.read_architecture_of_model(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)

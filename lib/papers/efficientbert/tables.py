@@ -81,17 +81,15 @@ def load_last_layer_outputs_by_source(
 
     runs: the results of one notebook, with a DataFrame of runs for each source.
     layer_part: "attention" (probabilities) or "output", both of the last layer."""
-    maps, start = {}, f"{layer_part}.model:"
+    maps = {}
+    start = f"{layer_part}.model:"
     for source, frame, _ in runs.result_frames_with_source:
         for row in compare.select_rows_with_runs(frame).to_dict("records"):
             run_arrays = row["run"].read_arrays("maps")
-            keys = {
-                key.removeprefix(start): key
-                for key in sorted(run_arrays)
-                if key.startswith(start)
-            }
-            keys = {"teacher": f"{layer_part}.reference"} | keys
-            arrays = {name: run_arrays[key] for name, key in keys.items()}
+            arrays = {"teacher": run_arrays[f"{layer_part}.reference"]}
+            for key in sorted(run_arrays):
+                if key.startswith(start):
+                    arrays[key.removeprefix(start)] = run_arrays[key]
             maps.setdefault(source, []).append(
                 LastLayerOutputs(row, arrays, run_arrays["lengths"].astype(int))
             )
@@ -170,7 +168,8 @@ def show_student_teacher_distances(
 
     from lib.report import plot
 
-    lines, table = [], {}
+    lines = []
+    table = {}
     for source, made in outputs_by_source_heading.items():
         for name in list(made[0][1])[1:]:
             parts = [

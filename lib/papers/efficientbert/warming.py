@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,17 +32,6 @@ from lib.train.matching import build_matching_loss, build_teacher_forward
 from lib.train.steps.pretrain import sample_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
-
-
-class JoinedRows(NamedTuple):
-    encoded: Encoded
-    task_names: list[str]  # Name of the task of each row.
-    make_batches: BatchMaker
-
-
-class EncodedCorpus(NamedTuple):
-    encoded: Encoded
-    make_batches: BatchMaker | None  # None: the training loop makes random batches.
 
 
 def warmup(
@@ -77,7 +66,7 @@ def warmup(
     head that it has.
     score: "loss" adds the metric "held_out.score", exp(-L) of the loss on logits, by
     which a search ranks networks; "" adds none."""
-    run, options = training.run, Warmup(**warmup)
+    run = training.run
     teacher, training.tokenizer = training.teacher
     student = students.make_student_for_task(
         run, net, training.task, teacher, training.train.dropout
@@ -91,22 +80,22 @@ def warmup(
                 run.inputs["start"].model_folder, classifier
             ),
         )
-    judged, methods = (
-        ("dev", "unseen", "held_out"),
-        students.make_training_callbacks(run, student),
-    )
-    heads, labels = students.read_kept_teacher_heads(run), training.training_rows.labels
     objective = students.build_distillation_loss(
-        student, teacher, options, training.numerics, labels, heads
+        student,
+        teacher,
+        Warmup(**warmup),
+        training.numerics,
+        training.training_rows.labels,
+        students.read_kept_teacher_heads(run),
     )
-    result = train_and_save(
-        training, student, objective, methods, judged
-    ) | count_parameters(student)
-    return result | (
-        {"held_out.score": students.make_teacher_agreement_scorer(training, student)()}
-        if score
-        else {}
-    )
+    methods = students.make_training_callbacks(run, student)
+    judged = ("dev", "unseen", "held_out")
+    result = train_and_save(training, student, objective, methods, judged)
+    result |= count_parameters(student)
+    if score:
+        measure_agreement = students.make_teacher_agreement_scorer(training, student)
+        result["held_out.score"] = measure_agreement()
+    return result
 
 
 def predistil(
@@ -135,7 +124,8 @@ def predistil(
     shared: fields of the options SubnetworkOptions. With them the student is a
     supernet, and each step trains one random subnetwork of it (stage 3 of
     EfficientBERT's search). None trains the whole student."""
-    arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
+    arithmetic = loop.apply_numeric_settings(numerics)
+    training = Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
     student = students.make_student(
@@ -190,7 +180,8 @@ def multitask(
         name: TaskTraining(run, descriptor, train, numerics)
         for name, descriptor in data.items()
     }
-    arithmetic, settings = loop.apply_numeric_settings(numerics), Train(**train)
+    arithmetic = loop.apply_numeric_settings(numerics)
+    settings = Train(**train)
     teachers = {
         name: backbone.load(run.inputs[f"teacher:{name}"].model_folder)
         for name in trainings
@@ -209,10 +200,7 @@ def multitask(
         )
     encoder.dropout = dropout = nn.Dropout(settings.dropout)
     encoded, names, batches = join_training_rows_of_tasks(trainings, settings, run.seed)
-    fit_args = {
-        "callbacks": students.make_training_callbacks(run, encoder, shared),
-        "list_batches_of_epoch": batches,
-    }
+    callbacks = students.make_training_callbacks(run, encoder, shared)
     matches = students.pair_student_with_teacher_states(encoder, teacher, options)
     assert encoded.labels is not None
     prediction = students.make_prediction_loss(encoded.labels, options)
@@ -246,8 +234,17 @@ def multitask(
                 prediction,
             )
         )
-        result = loop.fit(run, encoder, encoded, loss, settings, arithmetic, **fit_args)
-    result |= {"rows": len(encoded)}
+        result = loop.fit(
+            run,
+            encoder,
+            encoded,
+            loss,
+            settings,
+            arithmetic,
+            callbacks=callbacks,
+            list_batches_of_epoch=batches,
+        )
+    result["rows"] = len(encoded)
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model_folder)
     students.save_tensors(classifiers.state_dict(), run.model_folder, students.HEADS)
@@ -263,7 +260,7 @@ def multitask(
 
 def join_training_rows_of_tasks(
     training_by_task: dict[str, TaskTraining], train: Train, seed: int
-) -> JoinedRows:
+) -> tuple[Encoded, list[str], BatchMaker]:
     """Join the tokenised training rows of several tasks, to train on all at once.
 
     Return the rows of all tasks in one Encoded, the task's name of each row, and a
@@ -282,11 +279,7 @@ def join_training_rows_of_tasks(
     }
     labels = [part.labels.float() for part in parts if part.labels is not None]
     encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
-    task_of_row = [
-        name
-        for name, part in zip(training_by_task, parts, strict=True)
-        for _ in range(len(part))
-    ]
+    task_of_row = np.repeat([*training_by_task], [*map(len, parts)]).tolist()
     starts = np.cumsum([0, *map(len, parts)])
 
     def order_batches_of_all_tasks(epoch: int) -> list[np.ndarray]:
@@ -304,7 +297,7 @@ def join_training_rows_of_tasks(
         dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
 
-    return JoinedRows(encoded, task_of_row, order_batches_of_all_tasks)
+    return encoded, task_of_row, order_batches_of_all_tasks
 
 
 def encode_corpus(
@@ -312,14 +305,14 @@ def encode_corpus(
     tokenizer: transformers.PreTrainedTokenizerFast,
     train: Train,
     seed: int,
-) -> EncodedCorpus:
+) -> tuple[Encoded, BatchMaker | None]:
     """Return the tokenised rows of a text for pre-training, and their batches.
 
     Text from files gives a row for each document, paired with another document. There
     are up to 5 different sets of rows, one for each epoch and used in turn, as in
-    EfficientBERT's code. The result has the rows as `encoded`, and `make_batches`,
-    f(epoch) -> lists of row numbers. The latter is None for generated text, which has
-    one set of rows; the training loop then makes random batches.
+    EfficientBERT's code. The result has the rows, and f(epoch) -> lists of row numbers.
+    The latter is None for generated text, which has one set of rows; the training loop
+    then makes random batches.
 
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
     as in BERT's pre-training. Text in files has {"text": name, "digest", "documents":
@@ -333,7 +326,7 @@ def encode_corpus(
         split = Split(
             first, second, np.zeros(len(first), np.int64), np.arange(len(first))
         )
-        return EncodedCorpus(encode_split(tokenizer, split, train.max_length), None)
+        return encode_split(tokenizer, split, train.max_length), None
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(iterate_document_token_ids, corpus, tokenizer)
@@ -341,7 +334,8 @@ def encode_corpus(
     # epochs and seeds, and for all runs with this text and vocabulary.
     documents = tokens.load_or_compute_token_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
-    names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
+    names = ("input_ids", "token_type_ids")
+    epochs = range(min(train.epochs, EPOCHS))
     made = partial(
         iterate_encoded_segment_pairs, documents, special, train.max_length, seed
     )
@@ -354,10 +348,8 @@ def encode_corpus(
         for name in names
         if name in tokenizer.model_input_names
     }
-    encoded, rows_per_epoch = (
-        Encoded(columns, None, tokenizer.pad_token_id),
-        len(documents),
-    )
+    encoded = Encoded(columns, None, tokenizer.pad_token_id)
+    rows_per_epoch = len(documents)
     lengths = encoded.compute_row_lengths()
 
     def order_epoch_batches(epoch: int) -> list[np.ndarray]:
@@ -368,7 +360,7 @@ def encode_corpus(
         )
         return [start + chosen for chosen in row_batches]
 
-    return EncodedCorpus(encoded, order_epoch_batches)
+    return encoded, order_epoch_batches
 
 
 def iterate_document_token_ids(

@@ -75,17 +75,16 @@ def draw_score_changes_by_pruning(
     printed_frames_by_model: {model: DataFrame of the printed m, share and lost}."""
     floor = find_lower_axis_limit(score_change_frame, printed_frames_by_model)
     for model, name in CALLED.items():
-        rows, look = (
-            score_change_frame[score_change_frame["model"] == model],
-            plot.LOOKS[model],
-        )
+        rows = score_change_frame[score_change_frame["model"] == model]
+        look = plot.LOOKS[model]
         inside = rows[rows["lost"] > floor]
         inside = inside.assign(share=inside["share"] + SHIFT[model])
         plot.draw_means(axis, inside, "share", "lost", name, **look)
         axis.plot(inside["share"], inside["lost"], ".", color=look["color"], alpha=0.3)
         if model in printed_frames_by_model:
             diamonds = {"marker": "D", "mfc": "none", "ls": ":", "alpha": 0.8}
-            label, color = f"{name}, printed", look["color"]
+            label = f"{name}, printed"
+            color = look["color"]
             theirs = printed_frames_by_model[model]
             places = theirs["share"], theirs["lost"]
             axis.plot(*places, color=color, label=label, **diamonds)

@@ -1,17 +1,12 @@
 """This module lists GhostBERT for the frontier, a comparison of score and cost of all
 papers' methods."""
 
-from lib.core.spec import Spec
+from functools import partial
+
 from lib.papers import grids
 from lib.papers.ghostbert import recipes
 from lib.papers.points import Method
 from lib.stats import cost
-
-
-def ghost_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
-    return recipes.student_spec(
-        profile, task, width_in_twelfths, recipes.make_ghost_options(profile)
-    )
 
 
 def count_ghost_module_flops(profile: str) -> int:
@@ -28,5 +23,9 @@ def count_ghost_module_flops(profile: str) -> int:
 
 
 POINTS = {
-    "GhostBERT": Method("paper", ghost_student_spec, added=count_ghost_module_flops)
+    "GhostBERT": Method(
+        "paper",
+        partial(recipes.model_variant_spec, variant_name="Ghost"),
+        added=count_ghost_module_flops,
+    )
 }

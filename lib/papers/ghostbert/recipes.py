@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.options import Ghost
@@ -27,23 +27,18 @@ from lib.papers import grids, published
 from lib.papers.grids import find_encoder_shape, teacher_spec
 from lib.papers.students import AUGMENTED as AUGMENTED
 from lib.papers.students import CACHED as CACHED
-from lib.papers.students import DISTIL as DISTIL
 from lib.papers.students import FINETUNE as FINETUNE
-from lib.papers.students import HEADS as HEADS
+from lib.papers.students import (
+    HEADS,
+    count_heads_of_paper_model,
+    finetuned_student_spec,
+    select_possible_widths,
+    student_spec,
+    student_trained_on_labels_spec,
+    untrained_student_spec,
+)
 from lib.papers.students import IMPORTANCE as IMPORTANCE
-from lib.papers.students import LONG as LONG
-from lib.papers.students import count_heads_of_paper_model as count_heads_of_paper_model
-from lib.papers.students import count_kept_heads as count_kept_heads
-from lib.papers.students import finetuned_student_spec as finetuned_student_spec
 from lib.papers.students import make_distillation_settings as make_distillation_settings
-from lib.papers.students import (
-    select_possible_widths as select_possible_widths,
-)
-from lib.papers.students import student_spec as student_spec
-from lib.papers.students import (
-    student_trained_on_labels_spec as student_trained_on_labels_spec,
-)
-from lib.papers.students import untrained_student_spec as untrained_student_spec
 from lib.stats import cost
 
 if TYPE_CHECKING:
@@ -52,22 +47,9 @@ if TYPE_CHECKING:
 # {(kept twelfths of the width, row of a table): f(profile, task) -> Spec}. A Spec is
 # the description of a run, here of a control.
 ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
-GhostFields = Json  # {field of the options Ghost: value}.
 # {(unit, heading) of a column in a table of costs: text of the cell}, such as
 # ("GFLOPs", "printed").
 CostCells = dict[tuple[str, str], str]
-
-
-class TableRow(NamedTuple):
-    family: str
-    model_name: str
-    kept_heads: int
-
-
-class PaperAndTrueCosts(NamedTuple):
-    flops_by_paper_rule: int
-    true_flops: int  # FLOPs as PyTorch counts them.
-    parameters: int
 
 
 S = grids.read_settings("ghostbert")
@@ -99,7 +81,9 @@ DEVIATIONS = published.read_deviation_sentences_by_profile("ghostbert")
 # Suffixes of the names of table rows whose training differs. In this order: the kernels
 # of ghost modules have another learning rate; the distillation is longer; the first of
 # two stages of training learns labels too, instead of a teacher's hidden states.
-APART, MORE, AGAIN = ", own rate of taps", ", distilled longer", ", labels twice"
+APART = ", own rate of taps"
+MORE = ", distilled longer"
+AGAIN = ", labels twice"
 
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
 picked = grids.select_values_by_label
@@ -224,10 +208,8 @@ def map_controls_of_table_3_to_spec_functions(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     widths_in_twelfths: the widths of the table, in twelfths of the heads."""
-    made, longer = (
-        {},
-        () if isinstance(profile, grids.ProfileWithUserData) else LONGER[profile],
-    )
+    made = {}
+    longer = () if isinstance(profile, grids.ProfileWithUserData) else LONGER[profile]
     for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
@@ -307,11 +289,11 @@ def pruned_undistilled_model_spec(
         profile,
         task,
         untrained_student_spec(profile, task, width_in_twelfths, ghost_options),
-        ghost_options.tokens if ghost_options else 0,
+        ghost_options,
     )
 
 
-def make_convolution_options_of_table_5(profile: str) -> dict[str, GhostFields]:
+def make_convolution_options_of_table_5(profile: str) -> dict[str, Json]:
     """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
     The table compares kinds of ghost modules, convolutions that add features to a
@@ -332,10 +314,10 @@ def make_convolution_options_of_table_5(profile: str) -> dict[str, GhostFields]:
 
 def list_rows_of_table_1(
     kept_head_counts: Iterable[int],
-) -> dict[str, TableRow]:
-    """Return {name of a row: TableRow} of GhostBERT's Table 1, in the table's order.
+) -> dict[str, tuple[str, str, int]]:
+    """Return {name of a row: what it has} of GhostBERT's Table 1, in the table's order.
 
-    A TableRow has the family of encoders, the name of the model, and its number of kept
+    A row has the family of encoders, the name of the model, and its number of kept
     heads. To the printed rows it adds the whole distilled model without ghost modules
     (added convolutions), as a control.
 
@@ -344,10 +326,10 @@ def list_rows_of_table_1(
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_heads_of_paper_model(family)
-        lines[name] = TableRow(family, "Plain", heads)
-        lines[f"{name}, distilled"] = TableRow(family, "Distilled", heads)
+        lines[name] = (family, "Plain", heads)
+        lines[f"{name}, distilled"] = (family, "Distilled", heads)
         for m in (heads, *(kept_head_counts if family in PRUNED else ())):
-            lines[f"{ghosted} (m = {m}/{heads})"] = TableRow(family, "Ghost", m)
+            lines[f"{ghosted} (m = {m}/{heads})"] = (family, "Ghost", m)
     return lines
 
 
@@ -365,7 +347,7 @@ def make_head_count_row_labels(family: str) -> dict[str, int]:
 
 def count_paper_and_true_costs(
     family: str, model_name: str, kept_heads_per_layer: int
-) -> PaperAndTrueCosts:
+) -> tuple[int, int, int]:
     """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 
     The costs are those of GhostBERT's own encoders, for one sequence of 128 tokens. The
@@ -375,14 +357,12 @@ def count_paper_and_true_costs(
     model_name: "Ghost" for a model with ghost modules (added convolutions); any other
     name is one without.
     kept_heads_per_layer: number of heads that are left in each layer."""
-    base, module = (
-        find_encoder_shape("paper", family),
-        make_ghost_options("paper") if model_name == "Ghost" else None,
-    )
+    base = find_encoder_shape("paper", family)
+    module = make_ghost_options("paper") if model_name == "Ghost" else None
     printed = cost.flops(
         base, heads=kept_heads_per_layer, ghost=module, convention="token head"
     )
-    return PaperAndTrueCosts(
+    return (
         printed,
         cost.flops(base, heads=kept_heads_per_layer, ghost=module),
         cost.parameters(base, kept_heads_per_layer, module),
@@ -437,12 +417,11 @@ def make_module_cost_table(
     kept_head_counts: numbers of kept heads of 12.
     printed_table: a printed table with the columns "FLOPs(G)" and "#params(M)", indexed
     by (width such as "1/12", label)."""
-    base, table = cost.SHAPES["bert-base"], {}
+    base = cost.SHAPES["bert-base"]
+    table = {}
     for m, label in product(kept_head_counts, ghost_options_by_label):
-        key, variant = (
-            (f"{m}/12", label),
-            {"heads": m, "ghost": ghost_options_by_label[label]},
-        )
+        key = (f"{m}/12", label)
+        variant = {"heads": m, "ghost": ghost_options_by_label[label]}
         gflops, weights = (
             str(printed_table[name].get(key, "–"))
             for name in ("FLOPs(G)", "#params(M)")

@@ -3,7 +3,7 @@ torch."""
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -20,11 +20,6 @@ COLUMNS = {
     "distance after distillation": ("distance", ".3f"),
     "movement of a tap": ("taps_moved", ".4f"),
 }
-
-
-class ForwardTimes(NamedTuple):
-    ms_without_ghosts: float
-    ms_with_ghosts: float
 
 
 def show_distance_to_teacher(page: Page, runs: Runs) -> None:
@@ -49,9 +44,9 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     note = (
         f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
-        "runs that"
+        "runs that are older did not keep them."
     )
-    page.show_remarks([f"{note} are older did not keep them."])
+    page.show_remarks([note])
     table = {
         f"{model}, {m:g}/12, {task}": {
             title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()
@@ -73,10 +68,10 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
 
 def read_forward_times(
     profile: str, widths_in_twelfths: Iterable[int]
-) -> dict[int, ForwardTimes]:
-    """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
+) -> dict[int, tuple[float, float]]:
+    """Return {width in twelfths: two times} of pruned encoders, as recorded earlier.
 
-    A ForwardTimes has the milliseconds of CPU time of a forward pass on 8 sentences of
+    The times are the milliseconds of CPU time of a forward pass on 8 sentences of
     128 tokens, without and with ghost modules (added convolutions). So it shows what
     ghosts cost in time, beside FLOPs. Widths for which one of the two times is missing
     are left out.
@@ -89,10 +84,10 @@ def read_forward_times(
         if not (ours and "kind=clock" in line["labels"] and run.folder.exists()):
             continue
         for m in widths_in_twelfths:
-            names = (f"{name} {m}/12.cpu_ms" for name in ("Width", "GhostBERT"))
-            plain, ghost = (run.metrics.get(name) for name in names)
+            plain = run.metrics.get(f"Width {m}/12.cpu_ms")
+            ghost = run.metrics.get(f"GhostBERT {m}/12.cpu_ms")
             if ghost and plain:
-                times[m] = ForwardTimes(plain, ghost)
+                times[m] = plain, ghost
     return times
 
 

@@ -30,7 +30,7 @@ momentum does, because the gradient of one batch is mostly noise."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,21 +38,17 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import LayerAndGateKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
+from lib.stats.cost import KeptIndices
 
 GateMask: TypeAlias = np.ndarray  # Whether each gate is on: bool [N].
 GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted from 0.
 
-LIMIT, JUMP = gated.START, 2 * gated.START
+LIMIT = gated.START
+JUMP = 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.595.
-GateWidths = Mapping[str, float]  # {"heads": heads of a layer, "ffn": its neurons}.
-FlopsFunction = Callable[[Mapping[LayerAndGateKind, float]], float]
-
-
-class AlphaUpdate(NamedTuple):
-    alphas: np.ndarray  # [N].
-    moving_average_gradient: np.ndarray  # [N].
-    # [4]: target and actual cost ratio, and numbers of gates switched off and on.
-    log_entry: np.ndarray
+# {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
+# whose two names differ.
+NAMES = {"ffn": "neurons"}
 
 
 def compute_target_cost_ratio(
@@ -101,9 +97,8 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Sequence[GateWidths],
-    token_count: int = gated.TOKENS,
-) -> FlopsFunction:
+    widths_by_layer: Sequence[Mapping[str, float]],
+) -> Callable[[Mapping[LayerAndGateKind, float]], float]:
     """Return a function that counts the FLOPs of an encoder whose parts are masked.
 
     The function takes {(layer, kind): sum of masks}, where `kind` is a kind of part
@@ -112,21 +107,15 @@ def make_encoder_flops_function(
     by it.
 
     widths_by_layer: {"heads": A, "ffn": F} of each of the L layers. They count for
-    layers and kinds that the argument of the function leaves out.
-    token_count: T, the length of the one sequence that is counted."""
+    layers and kinds that the argument of the function leaves out."""
 
     def count_flops(mask_sum_by_region: Mapping[LayerAndGateKind, float]) -> float:
         widths = [dict(width) for width in widths_by_layer]
         for (layer, kind), number in mask_sum_by_region.items():
             widths[layer][kind] = number
-        return gated.flops(hidden_size, head_size, widths, token_count)
+        return gated.flops(hidden_size, head_size, widths, gated.TOKENS)
 
     return count_flops
-
-
-class TrimmedGates(NamedTuple):
-    alphas: np.ndarray  # [N].
-    switched_gates: GateNumbers
 
 
 @dataclass
@@ -162,10 +151,8 @@ class GateController:
         )
         self.groups = [np.flatnonzero(group == label) for label in np.unique(group)]
         self.full = self.cost(self.sizes)
-        lowest, ratio = (
-            self.cost(dict.fromkeys(self.sizes, 1)) / self.full,
-            self.options.ratio,
-        )
+        lowest = self.cost(dict.fromkeys(self.sizes, 1)) / self.full
+        ratio = self.options.ratio
         if lowest > (1 + self.options.tolerance) * ratio:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
@@ -225,18 +212,19 @@ class GateController:
         gradient: np.ndarray,
         step: int,
         total_steps: int,
-    ) -> AlphaUpdate:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the gates' alphas after one training step of a pruning search.
 
-        The AlphaUpdate that is returned has the new alphas [N], the new moving average
-        of their gradients [N], and a log entry of four numbers: target and actual cost
-        as shares of the cost with all gates on, and how many gates switched off and on.
+        The result has the new alphas [N], the new moving average of their gradients
+        [N], and a log entry of four numbers: target and actual cost as shares of the
+        cost with all gates on, and how many gates switched off and on.
 
         alphas: parameters of the gates, whose masks are sigmoid(alpha), float64 [N].
         moving_average_gradient: the average before this step [N].
         gradient: gradient of the task's loss by each alpha in this step [N].
         step: number of the step, from 0 to total_steps - 1."""
-        options, on = self.options, self.find_active_gates(alphas)
+        options = self.options
+        on = self.find_active_gates(alphas)
         moving_average_gradient = (
             options.memory * moving_average_gradient + (1 - options.memory) * gradient
         )
@@ -263,14 +251,13 @@ class GateController:
         else:
             new = self.switch_alphas_with_largest_gradients(alphas, wish)
         switched = self.find_active_gates(new)
-        note = [
+        log_entry = [
             goal / self.full,
             self.compute_cost_ratio_of_alphas(new),
             (on & ~switched).sum(),
             (~on & switched).sum(),
         ]
-        note = np.array(note, dtype=np.float64)
-        return AlphaUpdate(new, moving_average_gradient, note)
+        return new, moving_average_gradient, np.array(log_entry, dtype=np.float64)
 
     def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
@@ -302,10 +289,8 @@ class GateController:
 
         gradients: of the loss by alpha [N]."""
         new = alphas.copy()
-        for chosen in self.select_top_gates_per_group(
-            np.abs(gradients), self.options.share
-        ):
-            new[chosen] -= JUMP * np.sign(gradients[chosen])
+        chosen = self.select_top_gates_per_group(np.abs(gradients), self.options.share)
+        new[chosen] -= JUMP * np.sign(gradients[chosen])
         new = np.clip(new, -LIMIT, LIMIT)
         for region in np.flatnonzero(
             np.bincount(self.region, self.find_active_gates(new), len(self.sizes)) == 0
@@ -319,8 +304,8 @@ class GateController:
 
     def select_top_gates_per_group(
         self, gate_priorities: np.ndarray, selected_share: float
-    ) -> list[GateNumbers]:
-        """Return for each group of gates the indices of those with the largest values.
+    ) -> GateNumbers:
+        """Return the indices of the gates with the largest values of each group.
 
         A gate is a mask on a part of a model. A group is the gates of one kind in one
         layer, or all gates, by `options.quota`. Of a group of n the result has the
@@ -328,14 +313,11 @@ class GateController:
         One step of a pruning search may switch only these.
 
         gate_priorities: the values by which gates are ranked [N]."""
-        return [
-            group[
-                np.argsort(-gate_priorities[group], kind="stable")[
-                    : math.ceil(selected_share * len(group))
-                ]
-            ]
-            for group in self.groups
-        ]
+        tops = []
+        for group in self.groups:
+            order = np.argsort(-gate_priorities[group], kind="stable")
+            tops.append(group[order[: math.ceil(selected_share * len(group))]])
+        return np.concatenate(tops)
 
     def order_gates_to_switch_off(
         self,
@@ -359,10 +341,8 @@ class GateController:
         max_switched_share_per_group: largest share that may switch of the gates of one
         region, or of all gates, by `options.quota`."""
         gate_gradients = np.where(is_on, gate_gradients, -np.inf)
-        may = np.concatenate(
-            self.select_top_gates_per_group(
-                gate_gradients, max_switched_share_per_group
-            )
+        may = self.select_top_gates_per_group(
+            gate_gradients, max_switched_share_per_group
         )
         first = self.interleave_gates_of_regions(
             np.flatnonzero(gate_gradients > 0),
@@ -395,22 +375,12 @@ class GateController:
         shifts its turns in the alternation.
         max_switched_share_per_group: largest share that may switch of the gates of one
         kind in one layer, or of all gates, by `options.quota`."""
-        gate_gradients = np.where(is_on, np.inf, gate_gradients)
+        priorities = np.where(is_on, -np.inf, -gate_gradients)
+        may = self.select_top_gates_per_group(priorities, max_switched_share_per_group)
         first = self.interleave_gates_of_regions(
-            np.flatnonzero(gate_gradients < 0),
-            -gate_gradients,
-            interleaving_offset_by_region,
+            np.flatnonzero(priorities > 0), priorities, interleaving_offset_by_region
         )
-        return first[
-            np.isin(
-                first,
-                np.concatenate(
-                    self.select_top_gates_per_group(
-                        -gate_gradients, max_switched_share_per_group
-                    )
-                ),
-            )
-        ]
+        return first[np.isin(first, may)]
 
     def interleave_gates_of_regions(
         self,
@@ -460,15 +430,14 @@ class GateController:
         gate that would raise the cost above `max_cost_after_switching_on` is left out.
 
         is_on: whether each gate is on before, bool [N]."""
-        names, sums, taken, closed = (
-            list(self.sizes),
-            self.sum_masks_by_region(is_on),
-            [],
-            set(),
-        )
+        names = list(self.sizes)
+        sums = self.sum_masks_by_region(is_on)
+        taken = []
+        closed = set()
         actual = self.cost(sums)
         for gate in (*ordered_gates_to_switch_off, *ordered_gates_to_switch_on):
-            region, leaves = names[self.region[gate]], is_on[gate]
+            region = names[self.region[gate]]
+            leaves = is_on[gate]
             stays = (
                 actual <= switch_off_above_cost or sums[region] <= 1
                 if leaves
@@ -483,20 +452,21 @@ class GateController:
                 # one region cost the same, so no other gate of this region will fit.
                 closed.add(region)
             else:
-                sums, actual = new, cost
+                sums = new
+                actual = cost
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
     def trim_gates_to_target_cost(
         self, gate_alphas: np.ndarray, average_gradients: np.ndarray
-    ) -> TrimmedGates:
+    ) -> tuple[np.ndarray, GateNumbers]:
         """Correct the gates' cost to its target at the end of a pruning search.
 
         A gate is a mask sigmoid(alpha) on a part of the model. The correction lets
-        networks of different searches cost the same. The TrimmedGates that is returned
-        has the new alphas [N] and the indices of the gates that switched. No gate
-        switches where the cost is within the tolerance already, or where it would not
-        come nearer because a single gate changes it too much.
+        networks of different searches cost the same. The result has the new alphas [N]
+        and the indices of the gates that switched. No gate switches where the cost is
+        within the tolerance already, or where it would not come nearer because a single
+        gate changes it too much.
 
         gate_alphas: the alphas before [N].
         average_gradients: moving averages of the loss's gradients by alpha [N]."""
@@ -515,10 +485,12 @@ class GateController:
             abs(self.compute_cost_ratio_of_gates(gates) - self.options.ratio)
             for gates in (on, new)
         )
-        taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
+        if now >= was:
+            new = on
+        taken = np.flatnonzero(new != on)
         gate_alphas = gate_alphas.copy()
         gate_alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
-        return TrimmedGates(gate_alphas, taken)
+        return gate_alphas, taken
 
     def switch_gates_to_target_cost(
         self,
@@ -537,7 +509,8 @@ class GateController:
 
         is_on: whether each gate is on before, bool [N].
         gate_gradients: of the loss by the alpha of each gate [N]."""
-        goal, is_on = self.full * self.options.ratio, is_on.copy()
+        goal = self.full * self.options.ratio
+        is_on = is_on.copy()
         is_on[
             self.select_gates_to_switch(is_on, ordered_gates_to_switch_off, [], goal, 0)
         ] = False
@@ -590,7 +563,7 @@ def sample_random_gates_per_region(
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         sum(gate_count_by_region.values())
     )
-    parts = np.split(draws, np.cumsum(list(gate_count_by_region.values()))[:-1])
+    parts = split_by_region(draws, gate_count_by_region)
     ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
     return np.concatenate(
         [
@@ -598,3 +571,34 @@ def sample_random_gates_per_region(
             for rank, number in zip(ranks, kept_count_of_each_region, strict=True)
         ]
     )
+
+
+def split_by_region(
+    values: np.ndarray, gate_count_by_region: Mapping[LayerAndGateKind, int]
+) -> list[np.ndarray]:
+    """Return the values of all gates [N] as one array for each region.
+
+    A gate is a trained mask, a region the gates of one kind in one layer.
+
+    gate_count_by_region: {(layer, kind of gate): number of gates}."""
+    return np.split(values, np.cumsum([*gate_count_by_region.values()])[:-1])
+
+
+def list_kept_indices(
+    gate_count_by_region: Mapping[LayerAndGateKind, int], is_on: GateMask
+) -> KeptIndices:
+    """Return the indices of the heads and neurons that a pruning search keeps.
+
+    The result is {"heads": L lists of indices, "neurons": L lists}, the arguments of
+    the model operation "keep", which prunes all others. A gate is a trained mask; a
+    part is kept where its gate is on. For gates on other kinds of parts the keys are
+    the names of these kinds.
+
+    gate_count_by_region: {(layer, kind of gate): number of gates}.
+    is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
+    indices: dict[str, list[list[int]]] = {}
+    parts = split_by_region(is_on, gate_count_by_region)
+    for (_, kind), part in zip(gate_count_by_region, parts, strict=True):
+        chosen = np.flatnonzero(part).tolist()
+        indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
+    return indices

@@ -82,7 +82,8 @@ def load_digits_of_descriptor(
     data_folder: folder of MNIST's idx files.
     descriptor: {"kind", "digest"}: "files" (MNIST) or "bundled" (scikit-learn's
     digits), and a hash of all images and labels."""
-    kind, what = descriptor["kind"], f"the set of digits in {data_folder}"
+    kind = descriptor["kind"]
+    what = f"the set of digits in {data_folder}"
     check_digest(
         what, make_digits_descriptor(data_folder, kind)["digest"], descriptor["digest"]
     )
@@ -123,7 +124,8 @@ def _load_bundled_digits() -> Digits:
     from sklearn.datasets import load_digits
 
     digits: Any = load_digits()  # Any: scikit-learn does not type its attributes.
-    images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
+    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+    labels = digits.target
     order = np.random.default_rng(derive_seed(0, "digits")).permutation(len(images))
     rows = {
         "train": np.sort(order[_BUNDLED_TEST:]),

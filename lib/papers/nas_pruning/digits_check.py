@@ -49,7 +49,8 @@ def digits(
     perceptron, gates, numerics: fields of the options Perceptron, Gates and
     Numerics."""
     loop.apply_numeric_settings(numerics)
-    options, gate_options = Perceptron(**perceptron), Gates(**gates)
+    options = Perceptron(**perceptron)
+    gate_options = Gates(**gates)
     arrays = images_of.load_digits_of_descriptor(paths.data_root() / "mnist", images)
     splits = {
         name: [torch.from_numpy(part).to(loop.get_device()) for part in split]
@@ -132,9 +133,13 @@ def train_with_gates(
     alphas = nn.Parameter(
         torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device)
     )
-    sizes = {"inputs": len(alphas)}
     search = GateTraining(
-        run, network, [alphas], sizes, lambda sums: sums["inputs"], gate_settings
+        run,
+        network,
+        [alphas],
+        {"inputs": len(alphas)},
+        lambda sums: sums["inputs"],
+        gate_settings,
     )
     batches: list[np.ndarray] = []
     for step in range(steps):

@@ -20,9 +20,11 @@ def architecture_search_spec_at_budget(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the pruned network has m/12 of the teacher's
     FLOPs."""
-    teacher = grids.teacher_spec(profile, task)
     return recipes.architecture_search_spec(
-        profile, task, teacher, ratio=flops_budget_in_twelfths / students.HEADS
+        profile,
+        task,
+        grids.teacher_spec(profile, task),
+        ratio=flops_budget_in_twelfths / students.HEADS,
     )
 
 

@@ -59,16 +59,14 @@ def count_masked_encoder_flops(
     )
 
 
-def count_head_flops(
-    hidden_size: int, head_size: int, token_count: int = TOKENS
-) -> int:
-    """Return the FLOPs of one attention head on one sequence: 8 T H D + 4 T T D.
+def count_head_flops(hidden_size: int, head_size: int) -> int:
+    """Return the FLOPs of one attention head on T = 128 tokens: 8 T H D + 4 T T D.
 
     A multiply-add is two FLOPs. Compared with a neuron's, it says how many neurons a
     head is worth in a pruning search.
 
-    hidden_size, head_size, token_count: H, D and T."""
-    return layer(hidden_size, hidden_size, head_size, head_size, 0, token_count)
+    hidden_size, head_size: H and D."""
+    return layer(hidden_size, hidden_size, head_size, head_size, 0, TOKENS)
 
 
 def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
@@ -93,7 +91,8 @@ def compute_flops_share_by_part(
 
     shape: sizes of the encoder.
     token_count: T, the length of the one sequence that is counted."""
-    h, layers = shape.hidden, shape.layers
+    h = shape.hidden
+    layers = shape.layers
     parts = {
         "projections": layers
         * (layer(h, h, h, h, 0, token_count) - 4 * token_count**2 * h),

@@ -4,7 +4,7 @@ model has a target cost (report on NAS pruning, sections 5 and 7).
 A gate is a parameter alpha; its mask sigmoid(alpha) multiplies a head or neuron."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
 from lib.papers.nas_pruning.control import (
+    NAMES,
     GateController,
-    GateMask,
+    list_kept_indices,
     make_encoder_flops_function,
 )
 from lib.papers.nas_pruning.options import Gates
@@ -31,24 +32,10 @@ from lib.train import loop
 # Columns of the array that logs each step of a search: target and actual cost ratio,
 # and numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-# {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
-# whose two names differ.
-NAMES = {"ffn": "neurons"}
 
 # f({region: sum of its masks}) -> FLOPs. A region is the gates of one kind in one
 # layer: (layer, kind).
 Cost = Callable[[Mapping[Any, Any]], Any]
-
-
-class GateCountsAndFlopsFunction(NamedTuple):
-    gate_count_by_region: dict[LayerAndGateKind, int]
-    count_flops_of_mask_sums: Cost
-
-
-class SearchEnd(NamedTuple):
-    metrics: Metrics
-    alphas: np.ndarray  # [N].
-    log: np.ndarray  # All steps [steps, 4], with the columns COLUMNS.
 
 
 class GateTraining(loop.Callback):
@@ -79,7 +66,9 @@ class GateTraining(loop.Callback):
         gate_count_by_region: {region: number of gates}, in the order of `gate_alphas`.
         cost_function: f({region: sum of masks}) -> FLOPs or another cost.
         options: settings of the search, such as the target cost."""
-        self.run, self.model, self.apart = run, model, tuple(gate_alphas)
+        self.run = run
+        self.model = model
+        self.apart = tuple(gate_alphas)
         self.control = GateController(
             options, gate_count_by_region, cost_function, run.seed
         )
@@ -102,29 +91,24 @@ class GateTraining(loop.Callback):
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
-    def trim_gates_at_end(self) -> SearchEnd:
+    def trim_gates_at_end(self) -> tuple[Metrics, np.ndarray, np.ndarray]:
         """Correct a pruning search's cost to its target after the last training step.
 
         Gates, masks on parts of the model, switch off, or on again. The alphas in the
         model change in place, and the buffer with their average gradients is removed.
-        The SearchEnd that is returned has the metrics of the search, such as the share
-        of the cost before and after the correction, the final alphas [N], and the log
-        [steps, 4]: target and actual cost as shares, and the numbers of gates switched
-        off and on."""
-        control, before, logged = (
-            self.control,
-            flatten_tensors(self.apart),
-            self.run.read_log("search"),
-        )
+        The result has the metrics of the search, such as the share of the cost before
+        and after the correction, the final alphas [N], and the log [steps, 4]: target
+        and actual cost as shares, and the numbers of gates switched off and on."""
+        control = self.control
+        before = flatten_tensors(self.apart)
+        logged = self.run.read_log("search")
         alphas, trimmed = control.trim_gates_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
         copy_values_into_tensors(self.apart, alphas)
         del self.model.average
-        target, ratio = (
-            control.options.ratio,
-            control.compute_cost_ratio_of_alphas(alphas),
-        )
+        target = control.options.ratio
+        ratio = control.compute_cost_ratio_of_alphas(alphas)
         metrics = {
             "target": target,
             "ratio": ratio,
@@ -134,11 +118,8 @@ class GateTraining(loop.Callback):
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
         }
-        return SearchEnd(
-            metrics,
-            alphas,
-            np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32),
-        )
+        log = np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32)
+        return metrics, alphas, log
 
 
 class GateSearch(GateTraining):
@@ -162,11 +143,10 @@ class GateSearch(GateTraining):
         self, run: TrainingOutput, model: PreTrainedModel, options: Gates
     ) -> None:
         apply_surgery(model, {"op": "gates", "regions": list(options.regions)})
-        alphas = gates.get_gate_logits(model).values()
         super().__init__(
             run,
             model,
-            alphas,
+            gates.get_gate_logits(model).values(),
             *count_gates_and_make_flops_function(model, options.regions),
             options,
         )
@@ -201,26 +181,25 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
     It is the reverse of `flatten_tensors`.
 
     values: as many values as all tensors have together."""
-    ends = np.cumsum([len(t) for t in tensors])[:-1]
+    parts = torch.from_numpy(values).split([len(tensor) for tensor in tensors])
     with torch.no_grad():
-        for tensor, values_of_tensor in zip(
-            tensors, np.split(values, ends), strict=True
-        ):
-            tensor.copy_(torch.from_numpy(values_of_tensor))
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part)
 
 
 def count_gates_and_make_flops_function(
     model: PreTrainedModel, gate_kinds: Iterable[str]
-) -> GateCountsAndFlopsFunction:
+) -> tuple[dict[LayerAndGateKind, int], Cost]:
     """Return how many gates a model can have, and a function for its FLOPs with masks.
 
-    A gate is a trained mask on a head, a neuron or another part. The
-    GateCountsAndFlopsFunction that is returned has {(layer, kind): number of gates} and
-    f({(layer, kind): sum of masks}) -> FLOPs of one sequence of 128 tokens. A pruning
-    search needs both. It does not matter whether the model has its gates already.
+    A gate is a trained mask on a head, a neuron or another part. The result has
+    {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) -> FLOPs of
+    one sequence of 128 tokens. A pruning search needs both. It does not matter whether
+    the model has its gates already.
 
     gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
-    sizes, layer_widths = {}, []
+    sizes = {}
+    layer_widths = []
     for number, layer in enumerate(get_layers(model)):
         planned = gates.plan_gates_of_layer_by_kind(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
@@ -231,12 +210,10 @@ def count_gates_and_make_flops_function(
             }
         )
     attention: Any = layer.attention
-    return GateCountsAndFlopsFunction(
-        sizes,
-        make_encoder_flops_function(
-            model.config.hidden_size, attention.self.attention_head_size, layer_widths
-        ),
+    count_flops = make_encoder_flops_function(
+        model.config.hidden_size, attention.self.attention_head_size, layer_widths
     )
+    return sizes, count_flops
 
 
 def count_prunable_parts_by_kind(layer: nn.Module) -> dict[str, int]:
@@ -258,10 +235,8 @@ def count_inference_flops(model: PreTrainedModel) -> int:
     pooler, with two FLOPs for a multiply-add, as the report on pruning by
     differentiable NAS counts them. So results can be compared with its tables."""
     attention: Any = get_layers(model)[0].attention
-    size, layer_widths = (
-        attention.self.attention_head_size,
-        map(count_prunable_parts_by_kind, get_layers(model)),
-    )
+    size = attention.self.attention_head_size
+    layer_widths = map(count_prunable_parts_by_kind, get_layers(model))
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 
@@ -280,24 +255,3 @@ def list_kept_gate_counts(
         len(kept_indices[NAMES.get(kind, kind)][layer])
         for layer, kind in gate_count_by_region
     ]
-
-
-def list_kept_indices(
-    gate_count_by_region: Mapping[LayerAndGateKind, int], is_on: GateMask
-) -> KeptIndices:
-    """Return the indices of the heads and neurons that a pruning search keeps.
-
-    The result is {"heads": L lists of indices, "neurons": L lists}, the arguments of
-    the model operation "keep", which prunes all others. A gate is a trained mask; a
-    part is kept where its gate is on. For gates on other kinds of parts the keys are
-    the names of these kinds.
-
-    gate_count_by_region: {(layer, kind of gate): number of gates}.
-    is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
-    indices: dict[str, list[list[int]]] = {}
-    start = 0
-    for (_, kind), number in gate_count_by_region.items():
-        chosen = [i for i in range(number) if is_on[start + i]]
-        indices.setdefault(NAMES.get(kind, kind), []).append(chosen)
-        start += number
-    return indices

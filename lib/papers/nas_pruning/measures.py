@@ -67,11 +67,11 @@ def list_final_flops_standard_deviations(
     unused_columns_by_task: not used; the caller gives it to every such measure."""
     swings = []
     for flops in map(read_flops_share_by_step, runs_frame["run"]):
-        if flops is None:
-            swings.append(nan)
-        else:
+        swing = nan
+        if flops is not None:
             end = flops[-max(2, round(len(flops) / 5)) :]
-            swings.append(100 * float(np.std(end, ddof=1)))
+            swing = 100 * float(np.std(end, ddof=1))
+        swings.append(swing)
     return swings
 
 

@@ -93,17 +93,17 @@ def build_hidden_state_loss(
     pairs = pair_student_with_teacher_layers(
         len(get_layers(student)), len(get_layers(teacher))
     )
-    narrow, wide = student.config.hidden_size, teacher.config.hidden_size
-    mask, between = options.mask, narrow != wide
+    narrow = student.config.hidden_size
+    wide = teacher.config.hidden_size
+    mask = options.mask
+    between = narrow != wide
     matches = [
         Match("layers", "embedding", mask=mask, projected=between),
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads, over = (
-            list_kept_teacher_heads(student),
-            losses.compute_attention_error_masking_keys,
-        )
+        heads = list_kept_teacher_heads(student)
+        over = losses.compute_attention_error_masking_keys
         matches.append(
             Match("attention", "scores", pairs, mask, heads=heads, distance=over)
         )
@@ -148,7 +148,8 @@ class LossSwitchedHalfway(loop.Callback):
     which tells it the step before each forward pass."""
 
     def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
-        self.first, self.later = first_loss, second_loss
+        self.first = first_loss
+        self.later = second_loss
 
     def before_forward_pass(self, step: int, step_count: int) -> None:
         self.now = self.first if step < step_count // 2 else self.later

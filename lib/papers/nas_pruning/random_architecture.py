@@ -7,7 +7,6 @@ from lib.papers.nas_pruning import control
 from lib.papers.nas_pruning.gating import (
     count_gates_and_make_flops_function,
     list_kept_gate_counts,
-    list_kept_indices,
 )
 from lib.papers.nas_pruning.options import Gates
 from lib.stats.metrics import Metrics
@@ -39,12 +38,10 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
         )
     else:
         on = control.sample_gates_at_target_cost(options, sizes, cost, run.seed)
-    flops, full_flops = (
-        cost(control.GateController(options, sizes, cost).sum_masks_by_region(on)),
-        cost(sizes),
-    )
+    flops = cost(control.GateController(options, sizes, cost).sum_masks_by_region(on))
+    full_flops = cost(sizes)
     return {
-        "architecture": list_kept_indices(sizes, on),
+        "architecture": control.list_kept_indices(sizes, on),
         "target": options.ratio,
         "ratio": flops / full_flops,
         "flops": flops,

@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
@@ -69,7 +67,8 @@ REPORTED: Json = S.REPORTED
 # Metrics of Table 10. It compares with another paper, which reports accuracies and, for
 # STS-B, Pearson's correlation alone.
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
-LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
+LOGITS = Objective("prediction")
+TINYBERT = Objective("soft_cross_entropy")
 
 DEVIATIONS = published.read_deviation_sentences_by_profile("nas_pruning")
 SMALL_TEACHER = published.read_deviation_sentences_by_profile(
@@ -156,13 +155,16 @@ def distilled_tinybert_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the TinyBERT, such as "TinyBERT-4L".
     epochs_of_stages: epochs of the two stages; () means those of the profile."""
-    start, guide = (
-        pretrained_model_spec(profile, model),
-        finetuned_unpruned_spec(profile, task, "BERT-base"),
-    )
-    more = profile == "paper"
+    start = pretrained_model_spec(profile, model)
+    guide = finetuned_unpruned_spec(profile, task, "BERT-base")
     return two_stage_distillation_spec(
-        profile, task, start, guide, None, more, epochs_of_stages, TINYBERT
+        profile,
+        task,
+        start,
+        guide,
+        is_augmented=profile == "paper",
+        epochs_of_stages=epochs_of_stages,
+        second_stage_objective=TINYBERT,
     )
 
 
@@ -182,16 +184,13 @@ def make_train_settings(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     tasks_with_fewer_epochs: tasks that have 3 epochs at "paper".
     changes: fields of Train with other values; None and 0 change nothing."""
-    train, changes = (
-        settings_by_profile[profile],
-        {n: v for n, v in changes.items() if v},
-    )
+    train = settings_by_profile[profile]
+    changes = {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
-    few: Json = (
-        {"epochs": 3} if profile == "paper" and task in tasks_with_fewer_epochs else {}
-    )
-    return grids.adapt_options_to_user_data(profile, replace(train, **few | changes))
+    if profile == "paper" and task in tasks_with_fewer_epochs:
+        changes.setdefault("epochs", 3)
+    return grids.adapt_options_to_user_data(profile, replace(train, **changes))
 
 
 def make_pruning_data_descriptor(profile: str, task: str) -> Json:
@@ -221,7 +220,7 @@ def make_hidden_state_objective_settings(
 
 
 def augmentation_spec_or_none(
-    profile: str, task: str, is_augmentation_requested: bool = True
+    profile: str, task: str, is_augmentation_requested: bool
 ) -> Spec | None:
     """Return the Spec (description of a run) that augments training rows, or None.
 
@@ -267,24 +266,19 @@ def architecture_search_spec(
     learning_rate: None and 0 mean that of the profile.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
     `ratio`."""
-    initial_model, train = (
-        initial_model or finetuned_unpruned_spec(profile, task),
-        make_train_settings(SEARCH, profile, task, lr=learning_rate),
-    )
+    initial_model = initial_model or finetuned_unpruned_spec(profile, task)
+    train = make_train_settings(SEARCH, profile, task, lr=learning_rate)
     epochs = 1 if has_augmented_rows and profile == "paper" else train.epochs
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
-    args = {
-        "train": replace(train, epochs=epoch_factor * epochs),
-        "objective": objective,
-    }
     args = grids.make_common_run_arguments(
         profile,
         task,
         make_pruning_data_descriptor(profile, task),
         gates=make_gate_settings(**gate_settings),
-        **args,
+        train=replace(train, epochs=epoch_factor * epochs),
+        objective=objective,
     )
     augmented = augmentation_spec_or_none(profile, task, has_augmented_rows)
     return Spec(
@@ -344,29 +338,25 @@ def two_stage_distillation_spec(
     args = grids.make_common_run_arguments(
         profile, task, make_pruning_data_descriptor(profile, task)
     )
-    one, two = (
-        args | {"train": make_train_settings(settings, profile, task, epochs=number)}
-        for settings, number in zip(
-            (INTERMEDIATE, PREDICTION), epochs_of_stages or (0, 0), strict=True
-        )
-    )
+    first_epochs, last_epochs = epochs_of_stages or (0, 0)
     inputs = {
         "teacher": teacher_model,
         "augmented": augmentation_spec_or_none(profile, task, is_augmented),
     }
-    architecture = Output("search", "architecture") if architecture_search else None
-    one |= {
+    first_args = {
+        "train": make_train_settings(INTERMEDIATE, profile, task, epochs=first_epochs),
         "objective": make_hidden_state_objective_settings(profile),
-        "architecture": architecture,
+        "architecture": Output("search", "architecture")
+        if architecture_search
+        else None,
     }
-    first = Spec(
-        "retrain", one, inputs | {"start": initial_model, "search": architecture_search}
-    )
-    return Spec(
-        "retrain",
-        two | {"objective": second_stage_objective},
-        inputs | {"start": first},
-    )
+    last_args = {
+        "train": make_train_settings(PREDICTION, profile, task, epochs=last_epochs),
+        "objective": second_stage_objective,
+    }
+    sources = {"start": initial_model, "search": architecture_search}
+    first = Spec("retrain", args | first_args, inputs | sources)
+    return Spec("retrain", args | last_args, inputs | {"start": first})
 
 
 @cache_results_while_enabled
@@ -441,13 +431,10 @@ def retrained_random_architecture_spec(
         if keeps_searched_sizes
         else None
     )
-    trainings = (
-        make_train_settings(stage, profile, task)
+    epochs = [
+        epoch_factor * make_train_settings(stage, profile, task).epochs
         for stage in (INTERMEDIATE, PREDICTION)
-    )
-    epochs = (
-        [epoch_factor * train.epochs for train in trainings] if epoch_factor > 1 else ()
-    )
+    ]
     return two_stage_distillation_spec(
         profile,
         task,
@@ -483,15 +470,13 @@ def magnitude_pruned_spec(
     origin = pretrained_model_spec(profile, model)
     dense = grids.teacher_spec(profile, task, train=MAGNITUDE[profile])
     args = {name: dense.args[name] for name in ("data", "train", "numerics")}
-    spec = teacher = replace(dense, inputs={"start": origin})
+    spec = replace(dense, inputs={"start": origin})
+    further_inputs = {"origin": origin}
     if learns_from_teacher:
-        args |= {"objective": LOGITS}
+        args["objective"] = LOGITS
+        further_inputs["teacher"] = spec
     for round_share in ROUNDS[profile]:
-        inputs = {
-            "start": spec,
-            "origin": origin,
-            "teacher": teacher if learns_from_teacher else None,
-        }
+        inputs = further_inputs | {"start": spec}
         spec = Spec("imp", args | {"kept": round_share}, inputs)
         if round_share == kept_share:
             break
@@ -544,12 +529,8 @@ def make_random_pruned_model_config(
     on = control.sample_gates_at_target_cost(
         make_gate_settings(flops_ratio), number, cost, 0
     )
-    parts = np.split(on, np.cumsum([*number.values()])[:-1])
-    left = [np.flatnonzero(part).tolist() for part in parts]
-    return {
-        "shape": unpruned_shape_name,
-        "surgery": [{"op": "keep", "heads": left[::2], "neurons": left[1::2]}],
-    }
+    pruning = {"op": "keep", **control.list_kept_indices(number, on)}
+    return {"shape": unpruned_shape_name, "surgery": [pruning]}
 
 
 def compute_least_reachable_flops_ratio(profile: str) -> float:
@@ -579,10 +560,8 @@ def select_reachable_flops_ratios(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     requested_ratios: shares from 0 to 1; by default those of the report on pruning by
     differentiable NAS."""
-    requested_ratios, low = (
-        requested_ratios or RATIOS,
-        compute_least_reachable_flops_ratio(profile),
-    )
+    requested_ratios = requested_ratios or RATIOS
+    low = compute_least_reachable_flops_ratio(profile)
     reachable_ratios = [
         ratio
         for ratio in requested_ratios

@@ -49,25 +49,16 @@ def make_pruned_model_rows(
     tasks, seeds: empty for those of the profile.
     flops_ratios: further shares of the FLOPs, 0 to 1, to which the model named in the
     second label is pruned; shares that no search can reach are left out."""
-    base, others = (
-        model_labels[1].removeprefix("30 % "),
-        flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios),
-    )
-    model_labels = list(
-        dict.fromkeys(
-            [
-                *model_labels,
-                *(nas.format_pruned_model_label(ratio, base) for ratio in others),
-            ]
-        )
-    )
+    base = model_labels[1].removeprefix("30 % ")
+    others = flops_ratios and nas.select_reachable_flops_ratios(profile, flops_ratios)
+    others = [nas.format_pruned_model_label(ratio, base) for ratio in others]
     model_labels = [
-        m for m in model_labels if (m, str(profile)) != ("BERT-Mini", "mini")
+        label
+        for label in dict.fromkeys([*model_labels, *others])
+        if (label, str(profile)) != ("BERT-Mini", "mini")
     ]
-    tasks, seeds = (
-        nas.tasks(profile, tasks, tasks_by_profile=nas.TEST),
-        nas.seeds(profile, seeds),
-    )
+    tasks = nas.tasks(profile, tasks, tasks_by_profile=nas.TEST)
+    seeds = nas.seeds(profile, seeds)
     return [
         Row(
             nas.model_spec(profile, task, model),
@@ -166,7 +157,6 @@ def show_gains_forest_plot(
     runs: Runs,
     model_name: str,
     axis_label: str,
-    columns: Sequence[MetricColumn] = nas.COLUMNS,
 ) -> None:
     """Draw on a report page how much higher one model scores than each other model.
 
@@ -175,10 +165,9 @@ def show_gains_forest_plot(
     page: the page that is being made.
     runs: results of all models that are compared.
     model_name: the model from which the others are subtracted.
-    axis_label: label of the axis, with the unit.
-    columns: the metrics that are compared."""
+    axis_label: label of the axis, with the unit."""
     page.show_forest_plot(
-        runs.estimate_differences_to_other_models(model_name, columns),
+        runs.estimate_differences_to_other_models(model_name, nas.COLUMNS),
         axis_label=axis_label,
         file_suffix="gains",
     )

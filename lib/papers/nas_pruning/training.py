@@ -6,7 +6,6 @@ Each calls `train_and_save` (lib.train.learn) with a loss and a method of its ow
 import torch
 import transformers
 
-from lib.core.options import Targets
 from lib.model import backbone, gates, masks
 from lib.model.parts import count_parameters, get_encoder
 from lib.model.surgery import apply_surgery
@@ -18,7 +17,6 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_label_or_teacher_loss
 
 
 def nas_search(
@@ -100,11 +98,9 @@ def imp(
     ticket = WeightRewindingPruning(
         model, backbone.load(training.run.inputs["origin"].model_folder)[0], kept
     )
-    if objective:
-        learned = build_objective_loss(training, model, Objective(**objective))
-    else:
-        learned = build_label_or_teacher_loss(training, model, Targets("hard"))
-    return train_and_save(training, model, learned, [ticket]) | count_parameters(model)
+    kind = Objective(**objective) if objective else Objective("cross_entropy")
+    loss = build_objective_loss(training, model, kind)
+    return train_and_save(training, model, loss, [ticket]) | count_parameters(model)
 
 
 class WeightRewindingPruning(loop.Callback):

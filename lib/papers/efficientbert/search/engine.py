@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,16 +25,6 @@ from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.samplers import Evaluation
 from lib.papers.efficientbert.search.space import Space
-
-
-class CandidateScore(NamedTuple):
-    score: float
-    failure_reason: str  # Why the network could not be scored; "" where it could.
-
-
-class HistoryLine(NamedTuple):
-    entry: Json
-    line_bytes: bytes  # Content of the line, with the line break.
 
 
 def search_networks(
@@ -64,10 +53,12 @@ def search_networks(
     another search.
     report_progress: f(share of the budget that is spent), called after each
     evaluation."""
-    history_path, first = Path(history_path), space.list_starting_networks()
+    history_path = Path(history_path)
+    first = space.list_starting_networks()
     history = read_or_restart_history(space, options, seed, history_path)
     while len(history) < options.budget:
-        began, n = time.perf_counter(), len(history)
+        began = time.perf_counter()
+        n = len(history)
         rng = np.random.default_rng(derive_seed(seed, f"proposal {n}"))
         candidate = (
             first[n]
@@ -76,37 +67,28 @@ def search_networks(
         )
         if candidate is None:
             break
-        score, failed = score_candidate(score_net, candidate)
+        # One failure does not end the search.
+        score = 0.0
+        failed = ""
+        try:
+            score = float(score_net(candidate))
+        except (FloatingPointError, FormulaError) as error:
+            failed = str(error) or type(error).__name__
+        if not math.isfinite(score):
+            failed = f"the score is {score}"
+            score = 0.0
         seconds = round(time.perf_counter() - began, 3)
         entry = Evaluation(
             candidate, space.make_deduplication_key(candidate), score, seconds, failed
         )
         append_line_with_digest(
             history_path,
-            {**vars(entry), "candidate": space.convert_layers_to_json(candidate)},
+            {**vars(entry), "candidate": candidate.to_json()["layers"]},
         )
         history.append(entry)
         if report_progress:
             report_progress(len(history) / options.budget)
     return history
-
-
-def score_candidate(
-    score_net: Callable[[Net], float], candidate: Net
-) -> CandidateScore:
-    """Return the score of a network in a search, and the reason if it failed.
-
-    A network fails where `score_net` raises FloatingPointError (its training diverges)
-    or FormulaError (the formula of a feed-forward network is invalid), or gives no
-    finite number. It then has score 0 and an error message as `failure_reason`, which
-    is else "". So one failure does not end the search."""
-    try:
-        score = float(score_net(candidate))
-    except (FloatingPointError, FormulaError) as error:
-        return CandidateScore(0.0, str(error) or type(error).__name__)
-    if math.isfinite(score):
-        return CandidateScore(score, "")
-    return CandidateScore(0.0, f"the score is {score}")
 
 
 def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
@@ -153,13 +135,12 @@ def digest_history_entry(entry: Json) -> str:
 
 def iterate_verified_history_lines(
     history_bytes: bytes,
-) -> Iterator[HistoryLine]:
+) -> Iterator[tuple[Json, bytes]]:
     """Yield the lines of a search's history file, up to the first damaged one.
 
-    A HistoryLine is the JSON object without its digest, and the bytes of the line with
-    its line break. A line is damaged if it is incomplete, no JSON, or has another
-    digest. Lines after it are not used, since each proposal depends on all evaluations
-    before.
+    A line is the JSON object without its digest, and the bytes of the line with its
+    line break. A line is damaged if it is incomplete, no JSON, or has another digest.
+    Lines after it are not used, since each proposal depends on all evaluations before.
 
     history_bytes: the content of the file."""
     for line in history_bytes.splitlines(keepends=True):
@@ -168,7 +149,7 @@ def iterate_verified_history_lines(
             if value.pop("digest") == digest_history_entry(value) and line.endswith(
                 b"\n"
             ):
-                yield HistoryLine(value, line)
+                yield value, line
                 continue
         return
 
@@ -188,11 +169,8 @@ def read_or_restart_history(
     history_path: the file, which is created where it is missing."""
     # The budget is left out: it does not change which candidates are proposed, so a
     # search may continue with a larger budget from the same file.
-    proposing = {
-        name: value
-        for name, value in list_non_default_fields(options).items()
-        if name != "budget"
-    }
+    proposing = list_non_default_fields(options)
+    del proposing["budget"]
     header = {"space": space.to_json(), "seed": seed, "search": proposing}
     lines = list(
         iterate_verified_history_lines(

@@ -7,6 +7,7 @@ public code, except that `parse_prefix_notation_if_valid` also checks length and
 and compares the operands of binary operations exactly."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from lib.model import formula as language
 from lib.papers.efficientbert.search.language import is_valid_formula
@@ -110,7 +111,8 @@ def mutate_prefix_notation(
         return values[int(draw_uniform() * len(values))]
 
     def sample_full_tree_symbols(tree_depth: int) -> list[str]:
-        symbols, left = [], [tree_depth]
+        symbols = []
+        left = [tree_depth]
         while left:
             tree_depth = left.pop()
             symbols.append(pick_at_random(functions if tree_depth else TERMINALS))
@@ -132,10 +134,8 @@ def mutate_prefix_notation(
             alike[ARITY[formula_symbols[position]]]
         )
     position = int(draw_uniform() * len(formula_symbols))
-    op, part = (
-        pick_at_random(functions),
-        formula_symbols[position : find_end_of_subtree(formula_symbols, position)],
-    )
+    op = pick_at_random(functions)
+    part = formula_symbols[position : find_end_of_subtree(formula_symbols, position)]
     place = int(draw_uniform() * ARITY[op])
     args = [
         part if i == place else [pick_at_random(TERMINALS)] for i in range(ARITY[op])
@@ -149,10 +149,7 @@ def mutate_prefix_notation(
 
 
 def parse_prefix_notation_if_valid(
-    formula_symbols: list[str],
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+    formula_symbols: list[str], *widths_and_mismatch_rule: Any
 ) -> language.Node | None:
     """Return the syntax tree of an FFN formula's prefix list, or None if not allowed.
 
@@ -163,10 +160,9 @@ def parse_prefix_notation_if_valid(
     wrong widths are rejected before any training, unlike in EfficientBERT's code.
 
     formula_symbols: symbols in prefix order, such as `linear gelu linear x W1 W2`.
-    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
-    widths unchecked.
-    size_mismatch_rule: what happens to operands of different widths: "truncate" or
-    "pad"."""
+    widths_and_mismatch_rule: channels of x, channels between W1 and W2, and what
+    happens to operands of different widths, as `list_broken_rules` takes them; none
+    leaves widths unchecked."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(formula_symbols) > NODES or any(
         formula_symbols.count(name) != n for name, n in once.items()
@@ -176,7 +172,7 @@ def parse_prefix_notation_if_valid(
     allowed = (
         node
         and low <= language.measure_height(node) <= high
-        and is_valid_formula(node, hidden_size, inner_size, size_mismatch_rule)
+        and is_valid_formula(node, *widths_and_mismatch_rule)
     )
     return node if allowed else None
 
@@ -186,9 +182,7 @@ def mutate_formula(
     max_tries: int,
     linear_map_count: int,
     draw_uniform: Callable[[], float],
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+    *widths_and_mismatch_rule: Any,
 ) -> str:
     """Return a random valid change of the formula of a feed-forward network (FFN).
 
@@ -199,18 +193,13 @@ def mutate_formula(
     linear_map_count: number of linear maps among which a change draws. All but one have
     the size of another layer, which makes the change invalid.
     draw_uniform: f() -> random number, uniform in [0, 1).
-    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
-    widths unchecked.
-    size_mismatch_rule: what happens to operands of different widths: "truncate" or
-    "pad"."""
+    widths_and_mismatch_rule: channels of x, channels between W1 and W2, and what
+    happens to operands of different widths, as `list_broken_rules` takes them; none
+    leaves widths unchecked."""
     seed = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     for _ in range(max_tries):
-        node = parse_prefix_notation_if_valid(
-            mutate_prefix_notation(seed, linear_map_count, draw_uniform),
-            hidden_size,
-            inner_size,
-            size_mismatch_rule,
-        )
+        symbols = mutate_prefix_notation(seed, linear_map_count, draw_uniform)
+        node = parse_prefix_notation_if_valid(symbols, *widths_and_mismatch_rule)
         if node:
             return str(node)
     return formula

@@ -100,16 +100,12 @@ class Net:
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
-            if (inner := self.count_inner_channels(layer)) < 1:
+            inner = self.count_inner_channels(layer)
+            if inner < 1:
                 raise Refused(
                     f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1"
                 )
-            _checked(
-                layer.formula,
-                self.hidden,
-                self.count_inner_channels(layer),
-                self.mismatch,
-            )
+            _checked(layer.formula, self.hidden, inner, self.mismatch)
 
     def count_inner_channels(self, layer: Layer) -> int:
         """Return the inner channels of a layer's feed-forward networks, int(D / q).
@@ -226,9 +222,7 @@ def count_net_parameters(
     )
 
 
-def count_macs_per_token(
-    net: Net, token_count: int = 128, token_embedding_width: int = FACTOR
-) -> int:
+def count_macs_per_token(net: Net, token_count: int = 128) -> int:
     """Return the multiply-accumulates per token of all matrix products of a network.
 
     It is a measure of cost that does not depend on the machine. Counted are the
@@ -236,11 +230,10 @@ def count_macs_per_token(
     Not counted are the pooler, the head and element-wise operations.
 
     net: description of the network.
-    token_count: tokens of the sequence, on which the cost of attention depends.
-    token_embedding_width: channels of the token table of a "trigram" embedding."""
+    token_count: tokens of the sequence, on which the cost of attention depends."""
     d = net.hidden
     layers = sum(
         4 * d * d + 2 * token_count * d + 2 * l.stack * d * net.count_inner_channels(l)
         for l in net.layers
     )
-    return layers + (3 * token_embedding_width * d if net.embedding == "trigram" else 0)
+    return layers + (3 * FACTOR * d if net.embedding == "trigram" else 0)

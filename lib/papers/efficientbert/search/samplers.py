@@ -143,7 +143,9 @@ def sample_unevaluated_candidate(
     as `Space.make_deduplication_key` returns them.
     promising_network_classifiers: functions features [N, F] -> bool [N], as
     `fit_promising_network_classifiers` returns them; [] accepts every network."""
-    best, reached, size = None, -1, BATCH if promising_network_classifiers else 1
+    best = None
+    reached = -1
+    size = BATCH if promising_network_classifiers else 1
     for start in range(0, options.draws, size):
         drawn = [
             space.sample_candidate(rng) for _ in range(min(size, options.draws - start))
@@ -155,36 +157,19 @@ def sample_unevaluated_candidate(
         ]
         if not new:
             continue
-        steps = count_consecutive_acceptances(space, new, promising_network_classifiers)
+        # How many classifiers accept each network before one rejects it.
+        steps = np.zeros(len(new), int)
+        accepted = np.ones(len(new), bool)
+        features = space.make_features(new)
+        for accepts in promising_network_classifiers:
+            accepted &= accepts(features).astype(bool)
+            steps += accepted
         if steps.max() > reached:
-            best, reached = new[steps.argmax()], steps.max()
+            best = new[steps.argmax()]
+            reached = steps.max()
         if reached == len(promising_network_classifiers):
             break
     return best
-
-
-def count_consecutive_acceptances(
-    space: Space,
-    candidates: list[Net],
-    promising_network_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
-) -> np.ndarray:
-    """Return how many classifiers accept each network before one rejects it, int [N].
-
-    Classifiers are asked in order. The more of them accept a network, the more
-    promising it is.
-
-    space: the set of networks, which computes the features of a network.
-    candidates: N networks.
-    promising_network_classifiers: functions features [N, F] -> bool [N]."""
-    on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = (
-        space.make_features(candidates) if promising_network_classifiers else None
-    )
-    for goes in promising_network_classifiers:
-        assert features is not None
-        on &= goes(features).astype(bool)
-        steps += on
-    return steps
 
 
 @lru_cache(maxsize=2)
@@ -207,10 +192,8 @@ def fit_classifier_cascade(
     scores: the scores of the N samples; minus infinity for one that failed."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    left, values = (
-        np.frombuffer(feature_bytes).reshape(-1, feature_count),
-        np.array(scores),
-    )
+    left = np.frombuffer(feature_bytes).reshape(-1, feature_count)
+    values = np.array(scores)
     fitted = []
     for _ in range(1 + sum(len(values) > size for size in GROWTH)):
         middle = np.median(values)
@@ -223,7 +206,8 @@ def fit_classifier_cascade(
         )
         # pyrefly: ignore[bad-argument-type]  # scikit-learn's stub takes no array.
         fitted.append(classifier.fit(left, good))
-        left, values = left[good], values[good]
+        left = left[good]
+        values = values[good]
     return tuple(fitted)
 
 

@@ -26,18 +26,18 @@ class LayerChoices:
     def __init__(
         self, costs_by_layer: list[list[int]], min_total: int, max_total: int
     ) -> None:
-        self.costs, self.low, self.high = (
-            [np.asarray(c, np.int64) for c in costs_by_layer],
-            min_total,
-            max_total,
-        )
-        sums, counts = np.zeros(1, np.int64), np.ones(1, np.int64)
+        self.costs = [np.asarray(c, np.int64) for c in costs_by_layer]
+        self.low = min_total
+        self.high = max_total
+        sums = np.zeros(1, np.int64)
+        counts = np.ones(1, np.int64)
         self.ways = [(sums, np.array([0, 1]))]
         for layer_costs in reversed(self.costs):
             sums, where = np.unique(
                 (sums[:, None] + layer_costs).ravel(), return_inverse=True
             )
-            before, counts = counts, np.zeros(len(sums), np.int64)
+            before = counts
+            counts = np.zeros(len(sums), np.int64)
             np.add.at(counts, where, before.repeat(len(layer_costs)))
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
         self._weights: dict[tuple[int, int], list[float]] = {}
@@ -72,7 +72,8 @@ class LayerChoices:
         Return the indices of the options, one for each of the L layers. All choices in
         the window are equally likely. At least one must exist
         (`count_combinations`)."""
-        drawn, spent = [], 0
+        drawn = []
+        spent = 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
                 ways = self.count_combinations_from_layer(

@@ -49,10 +49,7 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerChoices
 
-Grammar = Json  # Rules for the formulas and sizes of candidates, from `make_grammar`.
 SpaceDescriptor = Json  # What Space.to_json returns.
-LayerChange = tuple[int, Layer]  # (index of the layer, changed layer).
-LayersJson = list[list[Any]]  # (formula, networks k, divisor q) of each layer.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
 # {stage of the search: number of tries}. A mutation changes a formula at random until
@@ -62,7 +59,7 @@ ENDLESS = 1 << 60  # Stands for "no limit"; no network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
-def make_grammar(stage: str) -> Grammar:
+def make_grammar(stage: str) -> Json:
     """Return the rules for formulas and sizes of FFNs in a stage of the search.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
@@ -163,7 +160,8 @@ class Space:
         A size is (k, q): k stacked networks with 1/q of the full inner width. The list
         has the numbers of parameters for all 16 sizes (k and q from 1 to 4), ordered by
         k, then by q. LayerNorms are included."""
-        d, inner = self.start.hidden, self.start.count_inner_channels
+        d = self.start.hidden
+        inner = self.start.count_inner_channels
         return [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     @cached_property
@@ -257,10 +255,10 @@ class Space:
         stage 2 of the search a second network follows. It differs in the feed-forward
         networks (FFNs), which all have BERT's formula W2 gelu(W1 x). Networks outside
         of the bounds of parameters are left out."""
-        plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
-        nets = (self.start, replace(self.start, layers=plain))[
-            : 1 + (self.stage == "stage2")
-        ]
+        nets = [self.start]
+        if self.stage == "stage2":
+            plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
+            nets.append(replace(self.start, layers=plain))
         return [
             net for net in dict.fromkeys(nets) if self.is_within_parameter_bounds(net)
         ]
@@ -289,7 +287,8 @@ class Space:
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched_dimensions:
-            dice, both = _make_uniform_generator(rng), self.stage == "stage2"
+            dice = _make_uniform_generator(rng)
+            both = self.stage == "stage2"
             seeds = [
                 (l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers
             ]
@@ -337,7 +336,8 @@ class Space:
             self.searched_dimensions[int(rng.integers(len(self.searched_dimensions)))]
             == "formula"
         ):
-            i, dice = int(rng.integers(len(net.layers))), _make_uniform_generator(rng)
+            i = int(rng.integers(len(net.layers)))
+            dice = _make_uniform_generator(rng)
             return self._replace_layer(
                 net,
                 i,
@@ -352,7 +352,7 @@ class Space:
             else self.sample_candidate(rng)
         )
 
-    def _list_size_changes_of_one_layer(self, net: Net) -> list[LayerChange]:
+    def _list_size_changes_of_one_layer(self, net: Net) -> list[tuple[int, Layer]]:
         """Return all possible changes of the size of a single layer of a network.
 
         The size is the number and width of the layer's feed-forward networks (FFNs). A
@@ -371,30 +371,16 @@ class Space:
         ]
 
     def _replace_layer(self, net: Net, layer_index: int, new_layer: Layer) -> Net:
-        return replace(
-            net,
-            layers=(
-                *net.layers[:layer_index],
-                new_layer,
-                *net.layers[layer_index + 1 :],
-            ),
-        )
+        layers = list(net.layers)
+        layers[layer_index] = new_layer
+        return replace(net, layers=tuple(layers))
 
-    def convert_layers_to_json(self, net: Net) -> LayersJson:
-        """Return the layers of a network as [[formula, k, q], ...].
-
-        A search writes them to its history file. A layer has k stacked feed-forward
-        networks with 1/q of the full inner width, and their formula is text such as "W2
-        gelu(W1 x)". Widths and heads are left out, as all networks of a search share
-        them."""
-        return net.to_json()["layers"]
-
-    def convert_json_to_net(self, layers_json: LayersJson) -> Net:
+    def convert_json_to_net(self, layers_json: list[list[Any]]) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
         width, with a formula such as "W2 gelu(W1 x)". The history file of a search has
-        layers in this form (`convert_layers_to_json`). Widths and heads are those of
+        layers in this form (`Net.to_json`). Widths and heads are those of
         the network from which the search starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
@@ -444,11 +430,10 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 
 @lru_cache(maxsize=4096)
-def _is_valid_at_layer_sizes(
-    formula: str, hidden_size: int, inner_size: int, size_mismatch_rule: str
-) -> bool:
-    tree = language.parse_feed_forward_formula(formula)
-    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch_rule)
+def _is_valid_at_layer_sizes(formula: str, *widths_and_mismatch_rule: Any) -> bool:
+    return is_valid_formula(
+        language.parse_feed_forward_formula(formula), *widths_and_mismatch_rule
+    )
 
 
 @lru_cache(maxsize=4096)

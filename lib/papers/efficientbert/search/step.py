@@ -78,7 +78,8 @@ def search(
     pretrain: fields of the options Train for that text.
     classifier: without `warmup`, the task whose classification head of the supernet is
     used."""
-    run, options = training.run, Search(**search)
+    run = training.run
+    options = Search(**search)
     if warmup:
         learned = Warmup(**warmup), corpus, Train(**pretrain) if pretrain else None
         evaluate = make_short_training_scorer(training, options.score, *learned)
@@ -92,9 +93,13 @@ def search(
         backbone.load(start)[0].config, len(projection[0])
     )
     where = from_json({"start": net, "tables": tables} | space)
-    path = run.folder / "history.jsonl"
     history = engine.search_networks(
-        where, evaluate, options, run.seed, path, run.report_progress
+        where,
+        evaluate,
+        options,
+        run.seed,
+        run.folder / "history.jsonl",
+        run.report_progress,
     )
     best = engine.find_best_evaluation(history)
     return make_search_result(where, best.candidate) | {
@@ -172,8 +177,9 @@ def make_subnetwork_scorer(
     selection_score_kind: "" for the task's metric, or "loss" for exp(-L) of the loss on
     the teacher's logits.
     inherited_head_task: the task whose classification head of the supernet is used."""
-    folder = training.run.inputs["start"].model_folder
-    model, training.tokenizer = students.load_classifier(folder, inherited_head_task)
+    model, training.tokenizer = students.load_classifier(
+        training.run.inputs["start"].model_folder, inherited_head_task
+    )
     judge = make_model_scorer(training, model, selection_score_kind)
 
     def score_net(net: Net) -> float:
@@ -202,7 +208,9 @@ def make_short_training_scorer(
     distillation: the options of the distillation.
     corpus: dict of a text on which the network is trained first; None leaves this out.
     pretraining_settings: the training settings for that text."""
-    run, train, numerics = training.run, training.train, training.numerics
+    run = training.run
+    train = training.train
+    numerics = training.numerics
     teacher, training.tokenizer = training.teacher
     rows = training.training_rows
     if corpus:

@@ -8,7 +8,6 @@ open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +19,6 @@ CHANNELS = 2
 # Values are cut at this magnitude, so that a product of two values, or the third power
 # in a GELU, does not overflow.
 LIMIT = 1e90
-
-
-class Surface(NamedTuple):
-    coordinates: np.ndarray  # [points].
-    heights: np.ndarray  # [points, points].
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ def _make_all_ones_linear_maps(
     two."""
 
     def make_equal_weight_linear_map(
-        output_channel_count: int, shared_weight: float = 1.0
+        output_channel_count: int, shared_weight: float
     ) -> Callable[[np.ndarray], np.ndarray]:
         """Return a linear map with equal weights.
 
@@ -87,20 +81,19 @@ def _make_all_ones_linear_maps(
             -1,
         )
 
+    channels = CHANNELS
+    weight = inner_channel_count / CHANNELS
     if rounding_mode == "whole":
-        up, down = (
-            make_equal_weight_linear_map(max(1, int(inner_channel_count))),
-            make_equal_weight_linear_map(CHANNELS),
-        )
-    else:
-        up, down = (
-            make_equal_weight_linear_map(CHANNELS),
-            make_equal_weight_linear_map(CHANNELS, inner_channel_count / CHANNELS),
-        )
+        channels = max(1, int(inner_channel_count))
+        weight = 1.0
+    up = make_equal_weight_linear_map(channels, 1.0)
+    down = make_equal_weight_linear_map(CHANNELS, weight)
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
+def compute_network_surface(
+    net: Net, surface_options: Recipe | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the output of a network with all weights 1 as a function of two inputs.
 
     The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
@@ -132,7 +125,7 @@ def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> 
             else:
                 h = both / 2 if surface_options.residual else f
             h = clip_to_avoid_overflow(h)
-    return Surface(axis, h.mean(-1))
+    return axis, h.mean(-1)
 
 
 def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
@@ -156,7 +149,8 @@ def measure_roughness(heights: np.ndarray) -> Roughness:
     along the axes; it is 0 for a plane.
 
     heights: z [N, N] at N x N points with equal distances."""
-    low, high = heights.min(), heights.max()
+    low = heights.min()
+    high = heights.max()
     if not high > low:
         return {"variation": 0.0, "steepest": 0.0, "curvature": 0.0}
     steps = [np.diff(heights / (high - low), axis=axis) for axis in (0, 1)]
