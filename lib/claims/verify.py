@@ -333,7 +333,7 @@ def verify_committed_results(
             for path in tables
             if not path.exists()
         ]
-        lines += describe_changed_files(digests_file)
+        lines += describe_changed_files()
     if lines:
         return lines
     now = compute_expected_file_texts(store)

@@ -165,10 +165,8 @@ class Run:
         be.
         check_weights: whether the digests of the weights are checked too, which takes
         time."""
-        stored, asked = self.spec, expected_spec.to_json()
-        if stored != asked and remove_absolute_paths(stored) != remove_absolute_paths(
-            asked
-        ):
+        asked = remove_absolute_paths(expected_spec.to_json())
+        if remove_absolute_paths(self.spec) != asked:
             raise Damaged(
                 f"{paths.format_project_path(self.folder)} holds the run of another Spec"
             )
