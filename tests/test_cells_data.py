@@ -145,7 +145,7 @@ def compared(one, rows):
         return None
     left = iter(parts)
     return (one.measure, one.about), [
-        (w, [next(left) for _ in f.models]) for w, f in one.terms
+        (w, [next(left) for _ in models]) for w, models in one.terms
     ]
 
 

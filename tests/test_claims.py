@@ -109,7 +109,7 @@ def test_a_cell_tells_models_places_and_its_region():
         "first above the others :: k = 3 | k = 1 | k = 5 | k = 9 > value 0 @ m=1"
     )
     assert [w for w, _ in first.terms] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
-    assert [form.models[0][0] for _, form in first.terms] == [
+    assert [models[0][0] for _, models in first.terms] == [
         "k = 3",
         "k = 1",
         "k = 5",
@@ -117,7 +117,7 @@ def test_a_cell_tells_models_places_and_its_region():
     ]
     (gap,) = parse_comparisons("per step :: A over B [m=9] | A over B [m=1] < value 0")
     assert [w for w, _ in gap.terms] == pytest.approx([1 / 8, -1 / 8])
-    assert gap.terms[1][1].models == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
+    assert gap.terms[1][1] == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,6 @@ def test_a_folder_that_does_not_present_its_paper_is_refused(tmp_path, monkeypat
 def test_modules_are_collected_of_the_papers_that_have_one():
     steps = papers.import_module_of_each_paper("steps")
     assert set(steps) < set(papers.list_papers_by_name()) and all(
-        m.STEPS for m in steps.values()
+        m.MAKING for m in steps.values()
     )
     assert papers.import_module_of_each_paper("nothing") == {}

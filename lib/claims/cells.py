@@ -32,7 +32,7 @@ import numpy as np
 
 from lib.claims.measures import MEASURES
 from lib.core.names import Refused, check_known_name
-from lib.core.rows import ResultRow, Row
+from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.stats import compare, paired
 from lib.stats.measures import SCORE, Measure
@@ -68,29 +68,9 @@ RowConditions: TypeAlias = tuple[tuple[str, str], ...]
 ModelSelector: TypeAlias = tuple[str, RowConditions]
 
 
-@dataclass(frozen=True)
-class ComparisonTerm:
-    """A ComparisonTerm is one operand of a comparison: a model or a difference of two.
-
-    `models` has one or two (name of a model, conditions). The conditions, such as m=3,
-    select the model's runs. With two models, the term is the value of the first minus
-    that of the second, written "Ghost over Prune [m=3]"."""
-
-    models: tuple[ModelSelector, ...]
-
-    def group_rows_by_model(self, rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
-        """Return [rows of the first model of this term, rows of the second, ...].
-
-        The term is an operand of a comparison: one model, or the difference of two. So
-        the values of each model can be averaged and then subtracted.
-
-        rows: lines of a table of results, each with the labels of a run."""
-        return [
-            [row for row in rows if row_matches_model(row, *model)]
-            for model in self.models
-        ]
-
-
+# One operand of a comparison: one model, or two for the value of the first minus that of
+# the second, written "Ghost over Prune [m=3]".
+ComparisonTerm: TypeAlias = tuple[ModelSelector, ...]
 WeightedTerm: TypeAlias = tuple[float, ComparisonTerm]
 
 
@@ -142,7 +122,7 @@ class Comparison:
         The conditions, such as (("m", "3"),), select the runs of a model by their
         labels."""
         return list(
-            dict.fromkeys(model for _, form in self.terms for model in form.models)
+            dict.fromkeys(model for _, models in self.terms for model in models)
         )
 
     def uses_run_of_row(self, grid_row: Mapping[str, Any]) -> bool:
@@ -239,17 +219,13 @@ def parse_comparison_term(
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
         for part in term_text.split(" over ")
     ]
-    return ComparisonTerm(
-        tuple(
-            (
-                label,
-                (
-                    *parse_row_conditions(conditions or models[-1][1]),
-                    *default_conditions,
-                ),
-            )
-            for label, conditions in models
+    last_conditions = models[-1][1]
+    return tuple(
+        (
+            label,
+            parse_row_conditions(conditions or last_conditions) + default_conditions,
         )
+        for label, conditions in models
     )
 
 
@@ -322,12 +298,12 @@ def parse_comparison(comparison_text: str) -> Comparison:
         raise Refused(f"cell {comparison_text!r}: {how}") from None
     weights: dict[ComparisonTerm, float] = defaultdict(float)
     for sign, operand in sides:
-        for weight, one in parse_comparison_side(operand, where, slope):
-            weights[one] += sign * weight
+        for weight, models in parse_comparison_side(operand, where, slope):
+            weights[models] += sign * weight
     high = centre + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
     low = centre - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
-    terms = tuple((weight, one) for one, weight in weights.items())
-    level = sum(weight for weight, one in terms if len(one.models) == 1)
+    terms = tuple((weight, models) for models, weight in weights.items())
+    level = sum(weight for weight, models in terms if len(models) == 1)
     if measure:
         check_known_name("measure", measure, MEASURES)
     elif not abs(level) < 1e-9:

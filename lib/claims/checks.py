@@ -52,11 +52,9 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByComparisonAndTask:
 
     claim_id: such as "G1"."""
     paper, values = lists.read_claims()[claim_id]["paper"], {}
-    for row in (
-        row
-        for row in lists.read_csv_in_published_folder("effects")
-        if row["claim"] == claim_id
-    ):
+    for row in lists.read_csv_in_published_folder("effects"):
+        if row["claim"] != claim_id:
+            continue
         for task in row["tasks"].split("; "):
             printed, _ = evaluate_formula_on_printed_tables(
                 paper, row["formula"].replace("{task}", task)
@@ -248,12 +246,16 @@ class PrintedCells:
             )
             for key in keys
         ]
-        full = max(len(part) for *_, part in parts)
-        rows = [row for row in parts if row[1] is not None and len(row[2]) == full]
-        # pyrefly: ignore[bad-argument-type, bad-specialization]  # Cells are numbers.
-        means = [round_half_away_from_zero(statistics.mean(p), 1) for *_, p in rows]
-        pairs = zip(rows, means, strict=True)
-        return [key for (key, printed, _), mean in pairs if mean != printed]
+        full = max(len(values) for *_, values in parts)
+        wrong = []
+        for key, printed, values in parts:
+            if printed is None or len(values) < full:
+                continue
+            # pyrefly: ignore[bad-argument-type, bad-specialization]  # They are numbers.
+            mean = round_half_away_from_zero(statistics.mean(values), 1)
+            if printed != mean:
+                wrong.append(key)
+        return wrong
 
 
 def collect_setting_values_of_full_size_runs(
@@ -278,19 +280,16 @@ def collect_setting_values_of_full_size_runs(
     specs, settings = {row.spec for row in rows}, set()
     part, *names = dotted_setting_path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
-    for args in (
-        spec.args
-        for spec in specs | find_transitive_input_specs(specs)
-        if spec.step == step_name
-    ):
-        values = args[part] if part == "surgery" else [args.get(part)]
+    for spec in specs | find_transitive_input_specs(specs):
+        if spec.step != step_name:
+            continue
+        values = spec.args[part] if part == "surgery" else [spec.args.get(part)]
         for name in names:
-            ghosts = [
-                v
-                for v in values
-                if isinstance(v, dict) and v.get("op", "ghost") == "ghost"
+            values = [
+                value.get(name, default)
+                for value in values
+                if isinstance(value, dict) and value.get("op", "ghost") == "ghost"
             ]
-            values = [ghost.get(name, default) for ghost in ghosts]
         settings |= {
             parse_printed_number(str(value)) for value in values if value is not None
         }
@@ -374,11 +373,8 @@ def list_full_size_runs_of_notebook(notebook_id: str) -> list[Row]:
     compare the settings in them with those that a paper prints; no run is made."""
     from lib.claims import notebook
 
-    (path,) = notebook.find_notebooks([notebook_id])
     with data.allow_and_record_absent_data(use_local_data=False):
-        return notebook.execute_grid_cell_and_list_rows(
-            path, {"profile": "paper"}, include_rows_of_recorded_runs=False
-        ).get("grid", [])
+        return notebook.list_notebook_runs_to_execute("paper", notebook_id)
 
 
 def count_encoder_flops_or_parameters(
@@ -403,15 +399,17 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
     sum=sum,
     zip=zip,
     len=len,
-)
-FUNCTIONS |= dict(
-    abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted
-)
-# `all` first evaluates all its values, so that every printed cell in them is recorded
-# as read. Python's own `all` would stop at the first false value.
-FUNCTIONS |= dict(
+    abs=abs,
+    int=int,
+    float=float,
+    max=max,
+    min=min,
+    set=set,
+    sorted=sorted,
     given=evaluate_expression,
     isnum=lambda cell: isinstance(cell, Fraction),
+    # `all` first evaluates all its values, so that every printed cell in them is
+    # recorded as read. Python's own `all` would stop at the first false value.
     all=lambda values: all([*values]),
 )
 OURS: dict[str, Callable[..., Any]] = dict(
@@ -445,11 +443,13 @@ def evaluate_formula_on_printed_tables(
     python_expression: a Python expression with functions for printed cells, settings
     and counts, such as "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75"."""
     cells = PrintedCells(paper)
-    readers = dict(cell=cells.read_cell, col=cells.read_column)
-    readers |= dict(
-        row=cells.read_row_values, off=cells.list_row_keys_with_wrong_average
+    readers = dict(
+        cell=cells.read_cell,
+        col=cells.read_column,
+        row=cells.read_row_values,
+        off=cells.list_row_keys_with_wrong_average,
+        settings=cells.runs_use_printed_settings,
     )
-    readers |= dict(settings=cells.runs_use_printed_settings)
     value = eval(python_expression, {"__builtins__": {}} | FUNCTIONS | OURS | readers)
     return FormulaResult(value, cells.texts_read)
 

@@ -6,7 +6,6 @@ It covers the files that a reader sees and those that results rest on.
 
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 
 from lib.claims import lists
 from lib.core import paths
@@ -33,16 +32,14 @@ def format_committed_file_digest_lines() -> list[str]:
     )
 
 
-def describe_changed_files(digests_file: Path | None = None) -> list[str]:
+def describe_changed_files() -> list[str]:
     """Return an error message of one line for each file that differs from its digest.
 
     The committed `files.csv` has the digests of README, published tables, figures and
     others. A message names the file and how to restore it. A file that is missing, or
     that has no digest, is reported too. Published tables of a paper whose code was
-    deleted are left out.
-
-    digests_file: another file of digests in place of `files.csv`."""
-    digests_file = digests_file or paths.records_root() / FILES
+    deleted are left out."""
+    digests_file = paths.records_root() / FILES
     old = (
         read_file_bytes(digests_file).decode(errors="replace")
         if digests_file.exists()

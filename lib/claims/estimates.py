@@ -47,12 +47,20 @@ def group_rows_by_model(
     The models have the order of the comparison's text.
 
     rows: lines of a table of results, each with the labels of a run."""
-    forms = [form for _, form in comparison.terms]
     return [
-        pair
-        for f in forms
-        for pair in zip(f.models, f.group_rows_by_model(rows), strict=True)
+        (model, select_rows_of_model(rows, model))
+        for _, models in comparison.terms
+        for model in models
     ]
+
+
+def select_rows_of_model(
+    rows: Sequence[ResultRow], model: ModelSelector
+) -> list[ResultRow]:
+    """Return the rows of a table of results that are runs of one compared model.
+
+    model: its label with conditions on its runs, such as ("Ghost", (("m", "3"),))."""
+    return [row for row in rows if row_matches_model(row, *model)]
 
 
 def make_data_frame_per_model(
@@ -80,11 +88,8 @@ def select_compared_rows_of_one_dtype(
     the name of the model, if a compared model has no row.
 
     rows: lines of a table of results, each with the labels and metrics of a run."""
-    rows = (
-        rows
-        if comparison.measure
-        else [row for row in rows if has_example_scores(row["spec"])]
-    )
+    if not comparison.measure:
+        rows = [row for row in rows if has_example_scores(row["spec"])]
     row_ids = set()
     for (label, where), part in group_rows_by_model(comparison, rows):
         if not part:
@@ -167,26 +172,20 @@ def pair_runs_of_compared_models(
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     models_expected_to_collapse: labels of models whose failure is what the paper
     claims."""
-    both = [
-        (weight, form.models)
-        for weight, form in comparison.terms
-        if len(form.models) > 1
-    ]
-    alone = [
-        (weight, form) for weight, form in comparison.terms if len(form.models) == 1
-    ]
+    both = [term for term in comparison.terms if len(term[1]) > 1]
+    alone = [term for term in comparison.terms if len(term[1]) == 1]
     # The weights of these single models sum to 0. So the weighted sum of their scores
     # equals the weighted sum of the differences of each from the last one.
-    for weight, form in alone[:-1]:
-        both.append((weight, (*form.models, *alone[-1][1].models)))
+    for weight, models in alone[:-1]:
+        both.append((weight, models + alone[-1][1]))
     groups = []
     for weight, models in both:
-        parts = [
-            [row for row in rows if row_matches_model(row, *model)] for model in models
-        ]
+        method_rows, baseline_rows = (
+            select_rows_of_model(rows, model) for model in models
+        )
         spared = [label in models_expected_to_collapse for label, _ in models]
         pairs = compare.pair_runs_by_task_and_seed(
-            parts[0], parts[1], columns_by_task, spared
+            method_rows, baseline_rows, columns_by_task, spared
         )
         groups.append(WeightedPairs(pairs, weight))
     return groups
@@ -229,8 +228,8 @@ def estimate_comparison_of_measure(
     means = [part.groupby("seed")["value"].mean() for part in parts]
     signs = [
         weight * sign
-        for weight, form in comparison.terms
-        for sign in (1, -1)[: len(form.models)]
+        for weight, models in comparison.terms
+        for sign in (1, -1)[: len(models)]
     ]
     total: Any = sum(sign * mean for sign, mean in zip(signs, means, strict=True))
     values = total.dropna()

@@ -24,10 +24,10 @@ from typing import Any
 from lib.claims import lists, notebook, planned
 from lib.claims.cells import parse_seeds
 from lib.claims.judging import SCALE, list_grid_rows_of_claim, read_verdicts_csv
+from lib.claims.notebook import list_notebook_runs_to_execute
 from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import check_known_name
-from lib.core.rows import Row
 from lib.core.spec import Spec, find_transitive_input_specs, from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
@@ -132,20 +132,6 @@ def select_plan_lines(
     return [line for line in every if line.claim in ids]
 
 
-def list_notebook_runs_to_execute(profile: str, notebook_id: str) -> list[Row]:
-    """Return the runs that a notebook lists at a profile, as Rows.
-
-    A Row has the labels of a run (task, model, seed and others) and its Spec (the
-    description of the run). The notebook's code that defines the variable `grid` is
-    executed for it, but no run is made.
-
-    profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
-    (path,) = notebook.find_notebooks([notebook_id])
-    return notebook.execute_grid_cell_and_list_rows(
-        path, {"profile": profile}, include_rows_of_recorded_runs=False
-    ).get("grid", [])
-
-
 def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks list, ordered by seed.
 
@@ -230,17 +216,19 @@ def execute_and_record_missing_runs(
     profile: the size of the experiments, such as "mini" or "base".
     notebook_patterns: parts of notebook names. Where given, the runs that these
     notebooks list are made instead."""
-    every = (
-        list_claim_specs_in_run_order(select_claims(), store)
-        if profile == SCALE
-        else list_plan_specs_in_run_order(select_plan_lines(profile), profile)
+
+    def list_specs(claims_or_lines: list[Any]) -> list[Spec]:
+        if profile == SCALE:
+            return list_claim_specs_in_run_order(claims_or_lines, store)
+        return list_plan_specs_in_run_order(claims_or_lines, profile)
+
+    every = list_specs(
+        select_claims() if profile == SCALE else select_plan_lines(profile)
     )
     if notebook_patterns:
         requested = list_notebook_specs(notebook_patterns, profile)
-    elif profile == SCALE:
-        requested = list_claim_specs_in_run_order(claims_or_plan_lines, store)
     else:
-        requested = list_plan_specs_in_run_order(claims_or_plan_lines, profile)
+        requested = list_specs(claims_or_plan_lines)
     results = {*requested, *find_architecture_searches_among_inputs(requested)}
     copy_finished_runs_to_records(results, store)
     left = set(
@@ -261,7 +249,8 @@ def execute_and_record_missing_runs(
                     saved.delete_weights(parent)
 
     def record_run_and_free_disk(spec: Spec) -> None:
-        copy_finished_runs_to_records([spec] if spec in results else [], store)
+        if spec in results:
+            copy_finished_runs_to_records([spec], store)
         saved.add_finished_run(spec)
         left.discard(spec)
         delete_unneeded_input_weights([spec])
@@ -269,13 +258,14 @@ def execute_and_record_missing_runs(
     # An earlier command that was killed may have left weights that are no longer
     # needed.
     delete_unneeded_input_weights({*every} - left)
-    how = {
-        "checkpoint_interval_seconds": 60.0,
-        "backend": backend,
-        "forbid_float32_replacement": True,
-    }
     return sweep.execute_specs(
-        requested, store, workers, call_after_run=record_run_and_free_disk, **how
+        requested,
+        store,
+        workers,
+        call_after_run=record_run_and_free_disk,
+        checkpoint_interval_seconds=60.0,
+        backend=backend,
+        forbid_float32_replacement=True,
     )
 
 

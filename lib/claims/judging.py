@@ -94,10 +94,8 @@ def list_grid_rows_of_notebooks(
         for page in pages
         for row in list_grid_rows_of_notebook(page, profile, asked)
     ]
-    behind = grids.list_architecture_searches_of_models(
-        grid_rows
-    ) + grids.list_distillations_of_students(grid_rows)
-    grid_rows += behind
+    searches = grids.list_architecture_searches_of_models(grid_rows)
+    grid_rows += searches + grids.list_distillations_of_students(grid_rows)
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
 
 
@@ -158,9 +156,10 @@ def judge_claims(
     look = cache(store.look_up_state)
     # Estimates need only small matrix products, for which more threads would be slower.
     with threadpool_limits(1), enable_result_cache():
-        for name in lists.read_claims() if claim_ids is None else claim_ids:
-            check_known_name("claim", name, lists.read_claims())
-            by_id[name] = judge_claim(lists.read_claims()[name], profile, look)
+        claims = lists.read_claims()
+        for name in claims if claim_ids is None else claim_ids:
+            check_known_name("claim", name, claims)
+            by_id[name] = judge_claim(claims[name], profile, look)
     return correct_p_values_by_holm(by_id, profile)
 
 
@@ -385,24 +384,24 @@ def mark_comparisons_counted_in_other_claims(
     profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
     for row in read_committed_results_of_other_claims(verdicts, profile):
-        if not (row["same_as"] or row["beside"]):
-            if lists.read_claims()[row["claim"]]["role"] in ROLES[:2]:
-                first.setdefault(make_duplicate_key_of_csv_row(row), row["claim"])
-    for id in sorted(
-        verdicts, key=lambda id: lists.read_claims()[id]["role"] not in ROLES[:2]
-    ):
-        results = list(verdicts[id].results)
-        for i, r in enumerate(results):
-            if (
-                r.estimate
-                and r.unit.startswith("points")
-                and not (r.beside or r.same_as)
-            ):
+        if not (row["same_as"] or row["beside"] or is_finding(row["claim"])):
+            first.setdefault(make_duplicate_key_of_csv_row(row), row["claim"])
+    for id in sorted(verdicts, key=is_finding):
+        results = []
+        for r in verdicts[id].results:
+            in_points = r.estimate and r.unit.startswith("points")
+            if in_points and not (r.beside or r.same_as):
                 other = first.setdefault(make_duplicate_key_of_result(r), id)
-                if other != id and lists.read_claims()[id]["role"] == "finding":
-                    results[i] = replace(r, same_as=other)
+                if other != id and is_finding(id):
+                    r = replace(r, same_as=other)
+            results.append(r)
         result[id] = replace(verdicts[id], results=tuple(results))
     return result
+
+
+def is_finding(claim_id: str) -> bool:
+    """Return whether a claim is a further finding, and neither central nor our own."""
+    return lists.read_claims()[claim_id]["role"] == "finding"
 
 
 def copy_reference_effects_to_repeats(
@@ -433,13 +432,14 @@ def copy_reference_effects_to_repeats(
             effects.setdefault(make_duplicate_key_of_csv_row(row), (printed, interest))
     result = {}
     for id, verdict in verdicts.items():
-        results = list(verdict.results)
-        for i, r in enumerate(results):
+        results = []
+        for r in verdict.results:
             if r.same_as and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
                     make_duplicate_key_of_result(r), (r.printed, r.interest)
                 )
-                results[i] = replace(r, printed=printed, interest=interest)
+                r = replace(r, printed=printed, interest=interest)
+            results.append(r)
         result[id] = replace(verdict, results=tuple(results))
     return result
 
@@ -643,54 +643,48 @@ def format_verdicts_csv_rows(
     for id, verdict in verdicts.items():
         paper = lists.read_claims()[id]["paper"]
         for r in verdict.results:
-            e, none = r.estimate, ("", "", "")
-            sizes = (e.mean, e.low, e.high) if e and not r.reason else none
-            if e and not r.reason and r.why_unmeasured:
-                sizes = (e.mean, "", "")
+            e = None if r.reason else r.estimate
+            mean, lower, upper = (e.mean, e.low, e.high) if e else ("", "", "")
+            if r.why_unmeasured:
+                lower, upper = "", ""
             counts = r.p_value is not None and not (r.beside or r.same_as)
-            old = (
-                plan.get((id, r.comparison.text, r.task), {})
-                if verdict.profile == SCALE
-                else {}
-            )
+            old = {}
+            if verdict.profile == SCALE:
+                old = plan.get((id, r.comparison.text, r.task), {})
             low, high = (end if isfinite(end) else "" for end in r.comparison.bounds)
-            rows.append(
-                (
-                    id,
-                    r.comparison.text,
-                    r.task,
-                    verdict.profile,
-                    paper * counts,
-                    r.sentence,
-                    r.unit,
-                )
-                + (
-                    r.value_of_no_effect,
-                    low,
-                    high,
-                    *sizes,
-                    r.counts,
-                    r.measured_effect_text,
-                    r.printed,
-                    r.interest,
-                )
-                + (
-                    e.n_seeds if e else 0,
-                    r.done,
-                    r.planned,
-                    r.verdict_word,
-                    r.effect_strength_against_printed,
-                )
-                + (
-                    r.why_unmeasured,
-                    r.collapsed,
-                    r.p_value,
-                    r.holm,
-                    r.same_as,
-                    "yes" * r.beside,
-                )
-                + (old.get("word", ""), old.get("p", ""))
+            line = (
+                id,
+                r.comparison.text,
+                r.task,
+                verdict.profile,
+                paper * counts,
+                r.sentence,
+                r.unit,
+                r.value_of_no_effect,
+                low,
+                high,
+                mean,
+                lower,
+                upper,
+                r.counts,
+                r.measured_effect_text,
+                r.printed,
+                r.interest,
+                r.estimate.n_seeds if r.estimate else 0,
+                r.done,
+                r.planned,
+                r.verdict_word,
+                r.effect_strength_against_printed,
+                r.why_unmeasured,
+                r.collapsed,
+                r.p_value,
+                r.holm,
+                r.same_as,
+                "yes" * r.beside,
+                old.get("word", ""),
+                old.get("p", ""),
             )
+            rows.append(line)
     return [
         tuple(round(v, 8) if type(v) is float else v for v in line) for line in rows
     ]
@@ -887,21 +881,12 @@ def make_forest_plot_rows(
             least, most = (
                 end if isfinite(end) else None for end in r.comparison.bounds
             )
-            line = {
-                "source": f"ours, {SCALE}",
-                "at": f"{r.claim} {r.short}",
-                "mean": r.estimate.mean,
-                "printed": r.printed,
-                "interest": r.reference_effect if r.printed is None else None,
-            }
+            e, ends = r.estimate, (None, None)
             if not r.why_unmeasured:
-                line |= {"low": r.estimate.low, "high": r.estimate.high}
-            more = {
-                "seeds": r.estimate.n_seeds,
-                "word": r.verdict_text,
-                "least": least,
-                "most": most,
-            }
-            rows.append(line | more)
+                ends = e.low, e.high
+            reference = r.reference_effect if r.printed is None else None
+            place = f"ours, {SCALE}", f"{r.claim} {r.short}"
+            effects = e.mean, *ends, r.printed, reference
+            rows.append((*place, *effects, least, most, e.n_seeds, r.verdict_text))
     columns = "source at mean low high printed interest least most seeds word".split()
     return pd.DataFrame(rows, columns=columns)

@@ -102,9 +102,9 @@ def read_claims() -> dict[str, dict[str, Any]]:
         for row in read_csv_in_published_folder(f"{paper}/claims"):
             by_id[row["id"]] = {"paper": paper, "planned": None} | row
             if planned := plan.get(row["id"]):
-                first = int(planned["first_seed"])
-                seeds = f"{first} to {first + int(planned['seeds']) - 1}"
-                by_id[row["id"]] |= {"planned": planned, "seeds": seeds}
+                seeds = list_seeds_of_plan_row(planned)
+                text = f"{seeds[0]} to {seeds[-1]}"
+                by_id[row["id"]] |= {"planned": planned, "seeds": text}
     for row in read_csv_in_published_folder("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
     for id in by_id if list_papers_with_deleted_code() else ():
@@ -127,16 +127,17 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
     profile: the size of the experiments, such as "mini" or "base"."""
     if profile == "mini":
         return parse_seeds(read_claims()[claim_id]["seeds"])
-    rows = [
-        row
-        for row in read_csv_in_published_folder(f"plan_{profile}")
-        if row["claim"] == claim_id
-    ]
     planned = set()
-    for row in (row for row in rows if row["word"] == "planned"):
-        first = int(row["first_seed"])
-        planned |= {*range(first, first + int(row["seeds"]))}
+    for row in read_csv_in_published_folder(f"plan_{profile}"):
+        if row["claim"] == claim_id and row["word"] == "planned":
+            planned |= {*list_seeds_of_plan_row(row)}
     return tuple(sorted(planned))
+
+
+def list_seeds_of_plan_row(csv_row: Mapping[str, str]) -> range:
+    """Return the seeds of a row of a plan, which gives the first and their number."""
+    first = int(csv_row["first_seed"])
+    return range(first, first + int(csv_row["seeds"]))
 
 
 def list_planned_comparison_seeds(

@@ -151,10 +151,8 @@ def read_notebook_title(notebook_path: Path) -> str:
 
     The title heads the notebook's page. Raises Refused where no cell is tagged
     "title"."""
-    for line in (
-        read_cell_sources_by_tag(notebook_path).get("title", "").splitlines()[:1]
-    ):
-        return line.lstrip("# ")
+    if title := read_cell_sources_by_tag(notebook_path).get("title"):
+        return title.splitlines()[0].lstrip("# ")
     raise Refused(
         f"{paths.format_project_path(notebook_path)} has no heading "
         f"in a cell tagged 'title'; fix: {FIX}"
@@ -301,15 +299,9 @@ def execute_grid_cell_and_list_rows(
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
+        source = read_cell_sources_by_tag(notebook_path).get("grid", "")
         with enable_result_cache():
-            exec(
-                compile(
-                    read_cell_sources_by_tag(notebook_path).get("grid", ""),
-                    f"{page}:grid",
-                    "exec",
-                ),
-                names,
-            )
+            exec(compile(source, f"{page}:grid", "exec"), names)
             if callable(grid := names.get("grid")):
                 names["grid"] = planned_rows.list_rows_to_run(
                     grid, profile, names, page, list_changed_parameters(page, names)
@@ -337,6 +329,20 @@ def execute_grid_cell_and_list_rows(
     return variables
 
 
+def list_notebook_runs_to_execute(profile: str, notebook_id: str) -> list[Row]:
+    """Return the runs that a notebook lists at a profile, as Rows.
+
+    A Row has the labels of a run (task, model, seed and others) and its Spec (the
+    description of the run). The notebook's code that defines the variable `grid` is
+    executed for it, but no run is made.
+
+    profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
+    (path,) = find_notebooks([notebook_id])
+    return execute_grid_cell_and_list_rows(
+        path, {"profile": profile}, include_rows_of_recorded_runs=False
+    ).get("grid", [])
+
+
 def list_parameters_set_by_papermill(cell_sources: Iterable[str]) -> list[str]:
     """Return the names of the parameters that papermill set in a running notebook.
 
@@ -344,8 +350,12 @@ def list_parameters_set_by_papermill(cell_sources: Iterable[str]) -> list[str]:
     can so tell which values a user gave.
 
     cell_sources: the source code of the cells that were executed."""
-    cells = [source for source in cell_sources if source.startswith("# Parameters\n")]
-    return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
+    return [
+        name
+        for source in cell_sources
+        if source.startswith("# Parameters\n")
+        for name in re.findall(r"^(\w+) = ", source, re.M)
+    ]
 
 
 @cache
@@ -364,9 +374,12 @@ def normalise_notebook_json(notebook_json: str) -> str:
         metadata: Json = {"tags": tags} if tags else {}
         if has_folded_code(cell):
             metadata["jupyter"] = {"source_hidden": True}
-        about: Json = {"id": f"{len(cells):02d}", "metadata": metadata}
-        about |= {"cell_type": cell["cell_type"]}
-        about |= {"source": source.splitlines(keepends=True)}
+        about: Json = {
+            "id": f"{len(cells):02d}",
+            "metadata": metadata,
+            "cell_type": cell["cell_type"],
+            "source": source.splitlines(keepends=True),
+        }
         if cell["cell_type"] == "code":
             about |= {"execution_count": None, "outputs": []}
         cells.append(about)
@@ -562,10 +575,5 @@ def format_notebook_run_command(notebook_id: str, profile: str) -> str:
 
     profile: the size of the experiments, such as "mini". A ProfileWithUserData, a str
     with a user's data and encoder as attributes, adds the options that name them."""
-    return " ".join(
-        [
-            "python -m lib run",
-            notebook_id,
-            *grids.format_profile_as_command_options(profile),
-        ]
-    )
+    options = grids.format_profile_as_command_options(profile)
+    return " ".join(["python -m lib run", notebook_id, *options])

@@ -101,7 +101,6 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
     csv_row: {column: text}."""
     tasks = [task for task in csv_row["task"].split("; ") if task]
     waits = SECOND in tasks and not grids.SECOND
-    first, number = int(csv_row["first_seed"]), int(csv_row["seeds"])
     return RunPlanLine(
         int(csv_row["order"]),
         csv_row["step"],
@@ -114,7 +113,7 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
         if not waits
         else (),
         waits,
-        tuple(range(first, first + number)),
+        tuple(lists.list_seeds_of_plan_row(csv_row)),
         float(csv_row["core_hours"]),
         json.loads(csv_row["arguments"] or "{}"),
     )
@@ -181,10 +180,7 @@ def list_rows_to_run(
     parameter_values: {parameter of the notebook: value}; `grid_function` gets those
     that it takes.
     changed_parameters: the parameters that do not have their committed values."""
-    axes = {
-        name: p.default
-        for name, p in list(signature(grid_function).parameters.items())[1:]
-    }
+    axes = list(signature(grid_function).parameters)[1:]
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
     page_lines = [
         line for line in read_run_plan(profile[:]) if line.page == notebook_id

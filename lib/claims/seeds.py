@@ -106,15 +106,22 @@ def repeat_rows_at_planned_seeds(
         labels = {name: value for name, value in row.labels.items() if name != "seed"}
         key = row.spec.id, *map(repr, labels.items())
         if key not in known:
-            planned = (
-                plan.seeds for plan in plans if plan.comparison.uses_run_of_row(row)
-            )
-            known[key] = sorted({seed for seeds in planned for seed in seeds})
-            for planned_seed in known[key]:
-                seeded_rows.append(row.with_seed(planned_seed))
+            planned = {
+                seed
+                for plan in plans
+                if plan.comparison.uses_run_of_row(row)
+                for seed in plan.seeds
+            }
+            known[key] = sorted(planned)
+            seeded_rows += [row.with_seed(seed) for seed in known[key]]
         if not known[key]:
             seeded_rows.append(row)
     return seeded_rows
+
+
+def fits_all_rows(rows: Sequence[ResultRow], model: cells.ModelSelector) -> bool:
+    """Return whether all rows of a table are runs of one compared model."""
+    return all(cells.row_matches_model(row, *model) for row in rows)
 
 
 class PlannedMatch(NamedTuple):
@@ -137,20 +144,17 @@ def find_planned_comparison_of_models(
 
     profile: the size of the experiments, such as "mini".
     method_rows, baseline_rows: the rows of the table with the runs of each model."""
-    for plan in (
-        list_planned_comparisons(notebook_id, profile)
-        if profile in SCALES and method_rows and baseline_rows
-        else ()
-    ):
-        forms = [(weight, form.models) for weight, form in plan.comparison.terms]
-        if plan.comparison.measure or [w for w, _ in forms] != [1.0, -1.0]:
+    if not (profile in SCALES and method_rows and baseline_rows):
+        return None
+    for plan in list_planned_comparisons(notebook_id, profile):
+        terms = plan.comparison.terms
+        if plan.comparison.measure or [weight for weight, _ in terms] != [1.0, -1.0]:
             continue
-        (_, (first, *more)), (_, (second, *others)) = forms
-        if not (more or others):
-            for turned, (a, b) in enumerate(((first, second), (second, first))):
-                ours = all(cells.row_matches_model(row, *a) for row in method_rows)
-                if ours and all(
-                    cells.row_matches_model(row, *b) for row in baseline_rows
-                ):
-                    return PlannedMatch(plan, bool(turned))
+        (_, (first, *more)), (_, (second, *others)) = terms
+        if more or others:
+            continue
+        if fits_all_rows(method_rows, first) and fits_all_rows(baseline_rows, second):
+            return PlannedMatch(plan, False)
+        if fits_all_rows(method_rows, second) and fits_all_rows(baseline_rows, first):
+            return PlannedMatch(plan, True)
     return None

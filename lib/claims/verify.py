@@ -46,8 +46,8 @@ from lib.stats import metrics
 COLUMNS = {
     "runs.csv": "page,profile,labels,seed,run",
     "verdicts.csv": ",".join(judging.HEAD),
+    "arithmetic.csv": ",".join(judging.CHECKED),
 }
-COLUMNS |= {"arithmetic.csv": ",".join(judging.CHECKED)}
 KEY = 4
 # {first KEY cells of a line of a CSV file: its other cells}.
 CellsByLineKey: TypeAlias = dict[str, list[str]]
@@ -134,7 +134,7 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
         grids[page, "paper"] = checks.list_full_size_runs_of_notebook(page)
     plans = (name for name in PROFILES if planned.read_run_plan(name))
     grids |= {
-        (p, name): evidence.list_notebook_runs_to_execute(name, p)
+        (p, name): notebook.list_notebook_runs_to_execute(name, p)
         for name in plans
         for p in planned.list_planned_notebook_ids(name)
     }
@@ -333,19 +333,16 @@ def verify_committed_results(
             for path in tables
             if not path.exists()
         ]
-        lines += describe_changed_files(digests_file)
+        lines += describe_changed_files()
     if lines:
         return lines
     now = compute_expected_file_texts(store)
     if rewrite_committed_files:
         for path, text in now.items():
             disk.write_text_file(path, text)
-        return (
-            disk.write_text_file(
-                digests_file, "".join(format_committed_file_digest_lines())
-            )
-            or []
-        )
+        digests = "".join(format_committed_file_digest_lines())
+        disk.write_text_file(digests_file, digests)
+        return []
     return [
         line for path, text in now.items() for line in list_file_differences(path, text)
     ]

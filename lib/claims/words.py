@@ -36,6 +36,7 @@ from lib.claims.lists import EffectByComparisonAndTask
 from lib.claims.measures import MetricColumnsByTask, add_measure_column
 from lib.core import disk
 from lib.core.rows import ResultRow
+from lib.papers.encoder import FAMILIES
 from lib.stats import compare, paired
 from lib.stats.measures import tabulate_search_and_final_scores
 
@@ -47,25 +48,14 @@ WORDS, CHECKS, READING = map(
     disk.read_toml(Path(__file__).with_suffix(".toml")).__getitem__,
     ("WORDS", "CHECKS", "READING"),
 )
-AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED = (
-    "agrees",
-    "the other way round",
-    "no such effect here",
-    "too noisy to say",
-    "not measured",
-)
+# "not measured", "agrees", "the other way round", "no such effect here", "too noisy to
+# say".
+NOT_MEASURED, AGREES, OPPOSITE, NO_EFFECT, NOISY = WORDS
 DECIDED = (AGREES, OPPOSITE, NO_EFFECT)
 ALPHA = 0.05
 # A model that a claim expects to fail counts as near its rival if their scores differ
 # by at most this number of points.
 NEAR = 10.0
-FAMILIES = {
-    "bert": "BERT",
-    "roberta": "RoBERTa",
-    "electra": "ELECTRA",
-    "mpnet": "MPNet",
-    "distilbert": "DistilBERT",
-}
 # A rank correlation is tested only if at least this share of the scores are distinct,
 # in both of the two rankings.
 DIFFER = 10 / 12
@@ -79,7 +69,7 @@ def format_verdict_word_counts(verdict_words: Iterable[str]) -> str:
 
     verdict_words: outcomes such as "agrees", one for each comparison."""
     counts = Counter(verdict_words)
-    order = [*list(WORDS)[1:], NOT_MEASURED]
+    order = AGREES, OPPOSITE, NO_EFFECT, NOISY, NOT_MEASURED
     return ", ".join(
         f"{n} {inflect_verdict_word(w, n)}" for w in order if (n := counts[w])
     )
@@ -247,10 +237,8 @@ class Result:
         if self.verdict_word != AGREES or self.reference_effect is None or e is None:
             return ""
         if self.printed is None:
-            return (
-                "weaker than the effect of interest"
-                * self.interval_excludes_reference_effect
-            )
+            is_weaker = self.interval_excludes_reference_effect
+            return "weaker than the effect of interest" * is_weaker
         if not self.interval_excludes_printed_value:
             return ""
         # A claimed region with two finite ends, or with none, gives no direction. So
@@ -352,17 +340,12 @@ class Result:
         % interval excludes that effect. A claim that models are equal has the outcome
         "they differ" where it fails. The mark † says that the outcome stays significant
         after Holm's correction."""
-        word = (
-            "they differ"
-            if self.verdict_word == OPPOSITE and self.claims_equivalence
-            else self.verdict_word
-        )
-        size = (
-            f" ({self.effect_strength_against_printed})"
-            if self.effect_strength_against_printed
-            else ""
-        )
-        return f"{word}{size}{' †' * self.is_significant_after_holm_correction}"
+        word, strength = self.verdict_word, self.effect_strength_against_printed
+        if word == OPPOSITE and self.claims_equivalence:
+            word = "they differ"
+        if strength:
+            word += f" ({strength})"
+        return word + " †" * self.is_significant_after_holm_correction
 
     @property
     def claims_equivalence(self) -> bool:
@@ -417,7 +400,7 @@ class Verdict:
         N1 by a field of `str.format`, such as "{N1[STS-B][10 %]}"."""
         matches = [r for r in self.results if r.task == key]
         matches = matches or [r for r in self.results if key in r.comparison.text]
-        return Verdict(self.claim, tuple(matches), self.note, self.profile, self.kind)
+        return replace(self, results=tuple(matches))
 
     @property
     def first_result(self) -> Result | None:
@@ -557,9 +540,9 @@ class JudgingInputs:
             )
             for part in slash_separated_tasks.split("/")
         ]
-        values = [part for part in parts if part is not None]
-        if len(values) == len(parts):
-            return float(np.mean(values))
+        if None not in parts:
+            # pyrefly: ignore[no-matching-overload]  # No part is None here.
+            return float(np.mean(parts))
         return effect_by_cell_and_task.get((comparison_text, slash_separated_tasks))
 
 
@@ -597,18 +580,14 @@ def judge_comparisons(
             )
             continue
         key = make_comparison_key(comparison, of_cell)
-        if key not in seen:
-            seen.add(key)
-            compared.append(of_cell)
-            lost |= {
-                row["spec"] for row in of_cell if row["state"] in ("failed", "died")
-            }
-            results += make_results_of_comparison(
-                comparison, of_cell, claim["id"], inputs
-            )
-    notes = [f"{len(lost)} runs failed"] * bool(
-        lost
-    ) + compare.describe_comparison_counts_by_dtype(*compared)
+        if key in seen:
+            continue
+        seen.add(key)
+        compared.append(of_cell)
+        lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
+        results += make_results_of_comparison(comparison, of_cell, claim["id"], inputs)
+    notes = [f"{len(lost)} runs failed"] * bool(lost)
+    notes += compare.describe_comparison_counts_by_dtype(*compared)
     return JudgedComparisons(results, "; ".join(notes))
 
 
@@ -673,33 +652,25 @@ def make_results_of_comparison(
             by_task.setdefault(row["task"], []).append(row)
 
     def make_result_from_rows(
-        compared_comparison: Comparison,
-        compared_rows: Sequence[ResultRow],
+        one: Comparison,
+        part: Sequence[ResultRow],
         task: str,
         is_single_task_of_mean: bool = False,
     ) -> Result:
-        seeds, done = count_planned_and_ended_seeds(compared_comparison, compared_rows)
-        groups = (
-            []
-            if compared_comparison.measure
-            else pair_runs_of_compared_models(
-                compared_comparison,
-                compared_rows,
-                inputs.columns_by_task,
-                inputs.models_expected_to_collapse,
-            )
-        )
-        reason = explain_untestable_comparison(
-            compared_comparison, compared_rows, inputs, groups
-        )
-        e = (
-            None
-            if reason
-            else estimate_comparison_effect(
-                compared_comparison, compared_rows, inputs.columns_by_task, groups
-            )
-        )
+        seeds, done = count_planned_and_ended_seeds(one, part)
         planned = inputs.planned or seeds
+        groups = []
+        if not one.measure:
+            groups = pair_runs_of_compared_models(
+                one, part, inputs.columns_by_task, inputs.models_expected_to_collapse
+            )
+        e, counts = None, ""
+        reason = explain_untestable_comparison(one, part, inputs, groups)
+        if not reason:
+            e = estimate_comparison_effect(one, part, inputs.columns_by_task, groups)
+        if e:
+            counts = format_counts_of_boolean_measure(one, part, inputs)
+        place = comparison.text, task
         return Result(
             claim_id,
             comparison,
@@ -708,21 +679,11 @@ def make_results_of_comparison(
             min(done, planned),
             planned,
             reason,
-            printed=inputs.find_mean_effect_over_tasks(
-                inputs.printed, comparison.text, task
-            ),
-            interest=inputs.find_mean_effect_over_tasks(
-                inputs.interest, comparison.text, task
-            ),
+            printed=inputs.find_mean_effect_over_tasks(inputs.printed, *place),
+            interest=inputs.find_mean_effect_over_tasks(inputs.interest, *place),
             beside=is_single_task_of_mean,
-            collapsed=describe_collapsed_runs(
-                compared_comparison, compared_rows, inputs
-            ),
-            counts=format_counts_of_boolean_measure(
-                compared_comparison, compared_rows, inputs
-            )
-            if e
-            else "",
+            collapsed=describe_collapsed_runs(one, part, inputs),
+            counts=counts,
         )
 
     if comparison.is_per_task or (
@@ -731,12 +692,9 @@ def make_results_of_comparison(
         results = []
         for task, part in by_task.items():
             one = read(comparison.text.replace("task=each", f"task={task}"))
-            if all(part for _, part in group_rows_by_model(one, part)):
-                results.append(
-                    make_result_from_rows(
-                        one, select_compared_rows_of_one_dtype(one, part), task
-                    )
-                )
+            if all(rows for _, rows in group_rows_by_model(one, part)):
+                compared = select_compared_rows_of_one_dtype(one, part)
+                results.append(make_result_from_rows(one, compared, task))
         return results
     # A comparison whose models are on different tasks compares these tasks with each
     # other, so it has no mean over tasks.
@@ -811,30 +769,20 @@ def explain_model_that_learned_little(
     model_label: the model's name for the sentence.
     rows: the model's rows, each with labels, run and metrics.
     measure_name: the compared measure; "" for the score."""
-    faults, runs = [], 0
-    for row in rows:
-        if not (
-            row["run"]
-            and has_example_scores(row["spec"])
-            and has_score_in_first_metric(row, inputs)
-        ):
-            continue
-        level = compare.measure_score_and_chance_level(
-            row["run"], inputs.columns_by_task[row["task"]][0]
-        )
-        floor = inputs.unpruned_scores.get(row["task"], 0.0) / 2
-        runs += 1
+    measured, faults = measure_levels_of_scored_runs(rows, inputs), []
+    for row, level in measured:
         if level.has_collapsed and measure_name == "diverged":
             continue
+        floor = inputs.unpruned_scores.get(row["task"], 0.0) / 2
         if level.has_collapsed or level.score < floor:
             faults.append((level.score, row["task"], level))
-    if not faults or 2 * len(faults) < runs:
+    if not faults or 2 * len(faults) < len(measured):
         return ""
     scores, tasks, levels = zip(*faults, strict=True)
     low, high = f"{min(scores):.1f}", f"{max(scores):.1f}"
     reach = low if low == high else f"{low} to {high}"
     what = model_label.replace("*", "a model")
-    count = f" in {len(faults)} of {runs} runs" * (runs > 1)
+    count = f" in {len(faults)} of {len(measured)} runs" * (len(measured) > 1)
     place = f"on {tasks[0]}: {reach} points{count}"
     if all(level.has_collapsed for level in levels):
         return f"{what} learned nothing {place}, no more than {levels[0].chance:.1f}"
@@ -842,13 +790,23 @@ def explain_model_that_learned_little(
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
-def has_score_in_first_metric(row: ResultRow, inputs: JudgingInputs) -> bool:
-    """Return whether the run of a row has a score by the first metric of its task.
+def measure_levels_of_scored_runs(
+    rows: Sequence[ResultRow], inputs: JudgingInputs
+) -> list[tuple[ResultRow, compare.ScoreAndChance]]:
+    """Return [(row, its score and that of chance), ...] of the runs with a score.
 
-    Only such a run can be compared with chance.
+    Rows are left out whose run is missing, scores no model on examples, or lacks the
+    first metric of its task. The others can be compared with chance.
 
-    row: labels and metrics of a run."""
-    return row.get(inputs.columns_by_task[row["task"]][0].score_key, np.nan) > -inf
+    rows: labels, run and metrics of each run."""
+    levels = []
+    for row in rows:
+        if row["run"] and has_example_scores(row["spec"]):
+            column = inputs.columns_by_task[row["task"]][0]
+            if row.get(column.score_key, np.nan) > -inf:
+                level = compare.measure_score_and_chance_level(row["run"], column)
+                levels.append((row, level))
+    return levels
 
 
 def describe_collapsed_runs(
@@ -864,17 +822,9 @@ def describe_collapsed_runs(
     rows: rows of the compared runs, each with labels, run and metrics."""
     levels: dict[str, dict[str, list[tuple[int, compare.ScoreAndChance]]]] = {}
     for (label, _), part in group_rows_by_model(comparison, rows):
-        for row in part:
-            if (
-                row["run"]
-                and has_example_scores(row["spec"])
-                and has_score_in_first_metric(row, inputs)
-            ):
-                level = compare.measure_score_and_chance_level(
-                    row["run"], inputs.columns_by_task[row["task"]][0]
-                )
-                by_task = levels.setdefault(label, {})
-                by_task.setdefault(row["task"], []).append((row["seed"], level))
+        for row, level in measure_levels_of_scored_runs(part, inputs):
+            by_task = levels.setdefault(label, {})
+            by_task.setdefault(row["task"], []).append((row["seed"], level))
     lines, tasks = {}, {task for by_task in levels.values() for task in by_task}
     for label, by_task in levels.items():
         name, rivals = label.replace("*", "a model"), levels.keys() - {label}

@@ -87,17 +87,15 @@ def fsync_tree(path: Path) -> None:
 def fsync_path(path: str | Path) -> None:
     """Flush one file or folder to the disk (fsync), so that it survives a power loss.
 
-    Of a file its bytes are flushed; of a folder only the list of names in it. On
-    systems other than POSIX nothing is done."""
-    if os.name == "posix":
-        number = os.open(path, os.O_RDONLY)
-        try:
-            # Some file systems cannot fsync a folder. That error is ignored; an error
-            # for a file is raised.
-            with suppress(*[OSError] * os.path.isdir(path)):
-                os.fsync(number)
-        finally:
-            os.close(number)
+    Of a file its bytes are flushed; of a folder only the list of names in it."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        # Some file systems cannot fsync a folder. That error is ignored; an error for a
+        # file is raised.
+        with suppress(*[OSError] * os.path.isdir(path)):
+            os.fsync(number)
+    finally:
+        os.close(number)
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -247,14 +245,13 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
     try:
         text = io.StringIO(read_file_bytes(path).decode(), newline="")
         head, *rows = csv.reader(text, strict=True)
-        if len(set(head)) == len(head):
-            return [dict(zip(head, row, strict=True)) for row in rows if row]
-        error: Exception = ValueError("two columns of one name")
-    except (ValueError, csv.Error) as caught:
-        error = caught
-    raise Damaged(
-        f"{paths.format_project_path(path)} is damaged ({error}); fix: take it from git"
-    )
+        if len(set(head)) < len(head):
+            raise ValueError("two columns of one name")
+        return [dict(zip(head, row, strict=True)) for row in rows if row]
+    except (ValueError, csv.Error) as error:
+        raise Damaged(
+            f"{paths.format_project_path(path)} is damaged ({error}); fix: take it from git"
+        ) from None
 
 
 def read_json(path: str | Path, error_advice: str = "") -> Any:
@@ -362,18 +359,17 @@ def write_manifest(folder: str | Path) -> None:
     os.umask(mask)
     for path in list(folder.rglob(".*")):
         remove_path(path)
-    names = [
-        name
-        for name, state in iterate_relative_paths_and_stats(folder)
-        if not stat.S_ISDIR(state.st_mode)
-    ]
-    for path in map(folder.joinpath, names):
-        if path.is_symlink() or not path.is_file():
+    files = {}
+    for name, state in iterate_relative_paths_and_stats(folder):
+        path = folder / name
+        if stat.S_ISDIR(state.st_mode):
+            continue
+        if not stat.S_ISREG(state.st_mode):
             raise Damaged(
                 f"{paths.format_project_path(path)} is no regular file: delete it"
             )
         path.chmod(0o666 & ~mask)
-    files = {name: digest_file(folder / name) for name in names}
+        files[name] = digest_file(path)
     write_json(folder / MANIFEST, {"version": 1, "files": files})
 
 
@@ -425,9 +421,9 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
         raise Damaged(
             f"{paths.format_project_path(place)} cannot be read ({error.strerror})"
         ) from None
-    except (KeyError, AttributeError, TypeError, ValueError) as error:
-        if isinstance(error, Damaged):
-            raise
+    except Damaged:
+        raise
+    except (KeyError, AttributeError, TypeError, ValueError):
         raise Damaged(
             f"{paths.format_project_path(place)} lists no digests of version 1"
         ) from None

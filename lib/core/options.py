@@ -12,13 +12,9 @@ from typing import Literal
 from lib.model.options import FACTOR as FACTOR
 from lib.model.options import MIX_NORMS as MIX_NORMS
 from lib.model.options import START as START
-from lib.model.options import Count as Count
+from lib.model.options import Count, Option, Positive, Share, ShareAbove0
 from lib.model.options import Ghost as Ghost
 from lib.model.options import LayerAndGateKind as LayerAndGateKind
-from lib.model.options import Option as Option
-from lib.model.options import Positive as Positive
-from lib.model.options import Share as Share
-from lib.model.options import ShareAbove0 as ShareAbove0
 from lib.model.options import ShareBelow1 as ShareBelow1
 from lib.model.options import SurgeryOperation as SurgeryOperation
 

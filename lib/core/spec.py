@@ -119,15 +119,14 @@ class Spec:
         inputs, runs that come before, are in float32 too. It is this Spec itself where
         nothing is computed in bfloat16 on a CPU. Specs for a GPU keep bfloat16, as GPUs
         have such instructions."""
+        args = self.args
         inputs = {name: spec.float32_spec for name, spec in self.inputs.items()}
-        numerics = self.args.get("numerics") or {}
+        numerics = args.get("numerics") or {}
         if numerics.get("dtype") == "bfloat16" and not numerics.get("device"):
-            numerics = numerics | {"dtype": "float32"}
-            return Spec(
-                self.step, self.args | {"numerics": numerics}, inputs, self.seed
-            )
-        same = all(inputs[name] is spec for name, spec in self.inputs.items())
-        return self if same else Spec(self.step, self.args, inputs, self.seed)
+            args = args | {"numerics": numerics | {"dtype": "float32"}}
+        elif inputs == self.inputs:
+            return self
+        return Spec(self.step, args, inputs, self.seed)
 
     @cached_property
     def input_specs_with_seeds(self) -> dict[str, Spec]:
@@ -146,11 +145,8 @@ class Spec:
             n: s.id + f"/{s.seed}" * (s.seed is not None)
             for n, s in self.inputs.items()
         }
-        version = STEPS[self.step].version
-        text = canonical([self.step, version, self.args, inputs])
-        if '"/' in text:
-            args = remove_absolute_paths(self.args)
-            text = canonical([self.step, version, args, inputs])
+        version, args = STEPS[self.step].version, remove_absolute_paths(self.args)
+        text = canonical([self.step, version, args, inputs])
         return digest_bytes(text.encode())[:12]
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.core.papers import import_module_of_each_paper
 
@@ -21,9 +21,9 @@ SHARED = "lib.train.steps"
 class Step:
     """A Step is a kind of work, such as "finetune", that a run can do.
 
-    A run is one training or measurement.
+    A run is one training or measurement. The function that does the work has the name
+    of the step.
 
-    name: also the name of the function that does the work.
     version: raised when a change of code alters results, so that old results are not
     used.
     inputs: names of the earlier runs that the work may take; "teacher:" allows all
@@ -32,7 +32,6 @@ class Step:
     module: the Python module that has the function.
     weights: whether it saves a model, or other large files, for later runs."""
 
-    name: str
     version: int
     # Names of the inputs (earlier runs) that a Spec of this step may have. "teacher:"
     # allows all names that begin with it.
@@ -44,10 +43,11 @@ class Step:
     weights: bool
 
 
+# {name of a step: (version, inputs, arguments, module)}. Names of inputs and of
+# arguments are separated by blanks.
+StepTable: TypeAlias = dict[str, tuple[int, str, str, str]]
 TASK_TRAINING = "data train numerics"  # Arguments of every training on a task.
-# Steps that save weights: {name: (version, inputs, arguments, module)}. Names of inputs
-# and of arguments are separated by blanks.
-MAKING = {
+MAKING: StepTable = {  # Steps that save weights.
     # Models to start from.
     "pretrain": (2, "", "corpus model objective numerics train", "pretrain"),
     "checkpoint": (1, "", "name digest random", "checkpoint"),
@@ -66,7 +66,7 @@ MAKING = {
     "quantise": (1, "start", f"{TASK_TRAINING} span", "training"),
     "states": (2, "teacher", f"{TASK_TRAINING} distil", "distilling"),
 }
-MEASURING = {  # Steps that save no weights, in the form of MAKING.
+MEASURING: StepTable = {  # Steps that save no weights.
     "importance": (2, "teacher", "data importance numerics span", "importance"),
     "bag_of_words": (1, "start", "data cut", "bag_of_words"),
     "predict": (3, "model", f"{TASK_TRAINING} digest span", "predict"),
@@ -75,27 +75,34 @@ MEASURING = {  # Steps that save no weights, in the form of MAKING.
 }
 
 
+def make_steps(package: str, table: StepTable, weights: bool) -> dict[str, Step]:
+    """Return {name: Step} of the lines of a table of steps, the kinds of work.
+
+    package: the Python package below which the modules of the steps lie.
+    weights: whether these steps save a model, or other large files."""
+    return {
+        name: Step(
+            version,
+            tuple(inputs.split()),
+            tuple(args.split()),
+            f"{package}.{module}",
+            weights,
+        )
+        for name, (version, inputs, args, module) in table.items()
+    }
+
+
 def collect_steps() -> dict[str, Step]:
     """Return {name: Step} of all kinds of work, such as "finetune".
 
     They are the shared ones and those that each reproduced paper adds. A paper's
-    `steps.py` has a dict STEPS, {name: {"version", "inputs", "args", "module"}}, where
-    "inputs" and "args" are names separated by blanks. The entry "on_task": True adds
-    the arguments "data", "train" and "numerics". "weights": True says that a model is
-    saved."""
-    steps = {}
-    for name, (version, inputs, args, module) in (MAKING | MEASURING).items():
-        place = f"{SHARED}.{module}"
-        sides = tuple(inputs.split()), tuple(args.split())
-        steps[name] = Step(name, version, *sides, place, name in MAKING)
-    for paper, table in import_module_of_each_paper("steps").items():
-        for name, line in table.STEPS.items():
-            place = f"lib.papers.{paper}.{line['module']}"
-            on_task = f"{TASK_TRAINING} " if line.get("on_task") else ""
-            args = f"{on_task}{line['args']}"
-            sides = tuple(line["inputs"].split()), tuple(args.split())
-            makes = line.get("weights", False)
-            steps[name] = Step(name, line["version"], *sides, place, makes)
+    `steps.py` has two tables like those here: MAKING for the steps that save a model,
+    and MEASURING for the others."""
+    steps = make_steps(SHARED, MAKING, True) | make_steps(SHARED, MEASURING, False)
+    for paper, tables in import_module_of_each_paper("steps").items():
+        package = f"lib.papers.{paper}"
+        steps |= make_steps(package, tables.MAKING, True)
+        steps |= make_steps(package, tables.MEASURING, False)
     return steps
 
 

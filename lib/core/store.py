@@ -165,10 +165,8 @@ class Run:
         be.
         check_weights: whether the digests of the weights are checked too, which takes
         time."""
-        stored, asked = self.spec, expected_spec.to_json()
-        if stored != asked and remove_absolute_paths(stored) != remove_absolute_paths(
-            asked
-        ):
+        asked = remove_absolute_paths(expected_spec.to_json())
+        if remove_absolute_paths(self.spec) != asked:
             raise Damaged(
                 f"{paths.format_project_path(self.folder)} holds the run of another Spec"
             )
@@ -405,14 +403,11 @@ class Store:
         # In this list inputs stand before the Specs that need them. So the first error
         # is the cause of those that follow.
         for missing_spec in self.list_missing_specs([spec]):
-            if error := read_run_status(self.unfinished_folder(missing_spec)).get(
-                "error"
-            ):
-                return (
-                    error
-                    if missing_spec == self.find_run_or_float32_run(spec)[0]
-                    else explain_failed_input(missing_spec, error)
-                )
+            status = read_run_status(self.unfinished_folder(missing_spec))
+            if error := status.get("error"):
+                if missing_spec == self.find_run_or_float32_run(spec)[0]:
+                    return error
+                return explain_failed_input(missing_spec, error)
         return ""
 
     def read_status_with_current_state(self, unfinished_folder: Path) -> RunStatus:
@@ -606,12 +601,6 @@ class TrainingOutput:
         fraction: the share of the training that is done, 0 to 1."""
 
 
-class FolderMetadata(NamedTuple):
-    folder_inode: int
-    spec_inode: int  # Inode of the run's file `spec.json`.
-    spec_modified_ns: int
-
-
 class RunWriter(TrainingOutput):
     """A RunWriter is the folder of a training or measurement in progress, for writing.
 
@@ -657,17 +646,15 @@ class RunWriter(TrainingOutput):
         for path in list(self.folder.rglob(".*")):
             disk.remove_path(path)
         write_json(self.folder / "spec.json", spec.to_json())
-        self.made_as = self.read_folder_metadata()
+        self.made_as = self.read_spec_file_inode_and_time()
         self.write_status("started")
 
-    def read_folder_metadata(self) -> FolderMetadata:
-        """Return inodes and a time by which a replaced folder is noticed.
+    def read_spec_file_inode_and_time(self) -> tuple[int, int]:
+        """Return the inode and the modification time in nanoseconds of `spec.json`.
 
-        These are the inodes of this folder and of its file `spec.json`, and the
-        modification time of that file in nanoseconds. They change if another process
-        deletes the folder and makes it again."""
-        spec = (self.folder / "spec.json").stat()
-        return FolderMetadata(self.folder.stat().st_ino, spec.st_ino, spec.st_mtime_ns)
+        They change if another process deletes this folder and makes it again."""
+        state = (self.folder / "spec.json").stat()
+        return state.st_ino, state.st_mtime_ns
 
     def check_folder_exists(self) -> None:
         """Raise Absent where this folder was deleted while its run is in progress.
@@ -675,7 +662,7 @@ class RunWriter(TrainingOutput):
         Methods that write call it first. Otherwise later writes would complete a run
         that lacks its first files."""
         with suppress(FileNotFoundError):
-            if self.read_folder_metadata() == self.made_as:
+            if self.read_spec_file_inode_and_time() == self.made_as:
                 return
         where = f"{paths.format_project_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")

@@ -278,18 +278,6 @@ def describe_comparison_counts_by_dtype(
     return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
-def read_unseen_rows_descriptor(run: Run) -> Json | None:
-    """Return the description of a run's unseen rows as a dict, or None if it has none.
-
-    Unseen rows are labelled rows that neither training nor the choice of settings used.
-    They are scored together with the development rows, for narrower intervals. The keys
-    are "rows" (number of unseen rows), "digest" (hash of their content), "beside" (how
-    many training rows were set apart before the unseen rows were taken from the rest; 0
-    if these are official test rows instead) and, where short rows were left out,
-    "words" (least number of words in a row)."""
-    return run.spec["args"].get("data", {}).get("unseen")
-
-
 @lru_cache(maxsize=512)
 def read_labels_and_predictions(run: Run, column: MetricColumn) -> dict[str, Any]:
     """Return labels and predictions of the N examples on which a run is scored.
@@ -304,18 +292,17 @@ def read_labels_and_predictions(run: Run, column: MetricColumn) -> dict[str, Any
     predictions.
 
     column: a metric on a split of a task."""
-    stored, unseen_spec = (
-        run.read_arrays(column.predictions_file_stem),
-        read_unseen_rows_descriptor(run),
-    )
+    stored = run.read_arrays(column.predictions_file_stem)
     if column.metric in MARKS:
         said = stored[column.metric]
     else:
         said = predict_classes(stored["logits"])
     labels, index = stored["labels"], stored["index"].tolist()
     cluster = np.arange(len(labels))
+    described = run.spec["args"].get("data", {})
+    unseen_spec = described.get("unseen")
     if column.split == "dev" and unseen_spec:
-        more = data.read_unseen_row_scoring_arrays(run.spec["args"]["data"])
+        more = data.read_unseen_row_scoring_arrays(described)
         answers = data.unpack_predictions(
             run.read_arrays("predictions_unseen"), unseen_spec["rows"]
         )
@@ -398,7 +385,8 @@ def make_mask_of_collapsed_runs(
     """Return for each of N runs whether it collapsed, bool [N].
 
     A run has collapsed if it scores no better than chance, or predicts the same for all
-    examples. Tables leave it out. A missing run counts as not collapsed.
+    examples. Tables leave it out, and claims that a method trains unstably compare the
+    shares of such runs. A missing run counts as not collapsed.
 
     frame: a row for each run, with the columns task and run (a Run with the stored
     result, None if missing).
@@ -469,14 +457,13 @@ def tabulate_run_scores_in_points(
         for column in columns_by_task[row["task"]]:
             if column.split == "dev" or column.score_key in frame:
                 run = row.get("run")
-                values = (
-                    compute_score_on_development_and_unseen_rows(run, column),
-                    read_development_score(run, column),
-                )
-                scores = dict(
-                    zip(SCORES, (100 * value for value in values), strict=True)
-                )
-                lines.append(row | {"column": column.title} | scores)
+                score = compute_score_on_development_and_unseen_rows(run, column)
+                scores = {
+                    "column": column.title,
+                    "score": 100 * score,
+                    "development": 100 * read_development_score(run, column),
+                }
+                lines.append(row | scores)
     names = list(dict.fromkeys([*frame, "column", *SCORES]))
     return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
@@ -532,12 +519,9 @@ def average_scores_over_tasks(run_scores: pd.DataFrame) -> pd.DataFrame:
 
     run_scores: a table of `tabulate_run_scores_in_points`, a line for each run and
     metric."""
-    shared = blank_scores_of_unshared_seeds(
-        run_scores, list_columns_identifying_model(run_scores)
-    ).dropna(subset=["score"])
-    groups = shared.groupby(
-        [*list_columns_identifying_model(shared), "seed"], sort=False
-    )["score"]
+    names = list_columns_identifying_model(run_scores)
+    shared = blank_scores_of_unshared_seeds(run_scores, names).dropna(subset=["score"])
+    groups = shared.groupby([*names, "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == shared["column"].nunique()].drop(columns="count")
 

@@ -135,9 +135,8 @@ def resolve_kept_head_count(
     pruned but A does not divide the F feed-forward neurons, since these are pruned by
     the same share."""
     all_heads = shape.heads
-    kept_heads_per_layer = (
-        all_heads if kept_heads_per_layer is None else kept_heads_per_layer
-    )
+    if kept_heads_per_layer is None:
+        return all_heads
     if kept_heads_per_layer not in range(1, all_heads + 1):
         raise Refused(
             f"heads is {kept_heads_per_layer!r}; this model keeps a whole number "
@@ -155,11 +154,6 @@ class LayerWidths(NamedTuple):
     values: int
     contexts: int  # Number of inputs of the attention's output projection.
     neurons: int
-
-
-class KernelCounts(NamedTuple):
-    kernels: int
-    channels_of_kernel: int
 
 
 class GhostCosts(NamedTuple):
@@ -192,33 +186,6 @@ def compute_layer_widths(
     return LayerWidths(cut, values, contexts, shape.ffn * cut // shape.hidden)
 
 
-def _count_ghost_kernels(
-    shape: Shape, ghost: Ghost, kept_heads_per_layer: int | None, ghost_position: str
-) -> KernelCounts:
-    """Count the convolution kernels of one ghost module: (kernels, channels of each).
-
-    Ghost modules generate the features of pruned heads or neurons (GhostBERT). At "qk"
-    and "v" each of the M kept heads feeds each of the A - M pruned ones through its own
-    kernel: M * (A - M) kernels. Elsewhere one kernel is shared, and convolves the sum
-    over heads or groups of neurons. If a module generates several features, there is a
-    kernel for each feature and kept head (GhostBERT sections 2.1, 2.3, 4.2, B.4).
-
-    kept_heads_per_layer: M; None means all A heads.
-    ghost_position: "qk", "v", "o", "ffn1" or "ffn2", where the module is in a layer."""
-    remaining = resolve_kept_head_count(shape, kept_heads_per_layer)
-    if ghost_position in ("qk", "v"):
-        return KernelCounts(
-            remaining * (shape.heads - remaining), shape.hidden // shape.heads
-        )
-    channels = (
-        compute_layer_widths(shape, kept_heads_per_layer).neurons
-        if ghost_position == "ffn1"
-        else shape.hidden
-    )
-    kernels = remaining * ghost.features if ghost.features > 1 else 1
-    return KernelCounts(kernels, channels)
-
-
 def _count_ghost_costs(
     shape: Shape,
     ghost: Ghost | None,
@@ -231,18 +198,26 @@ def _count_ghost_costs(
     biases, one for each layer and position. The FLOPs are for one input. Without a
     ghost both are 0. Raises Refused for settings that do not fit the encoder.
 
-    kept_heads_per_layer: None means all.
+    kept_heads_per_layer: M; None means all A heads.
     token_count: tokens of the input."""
     if ghost is None:
         return GhostCosts(0, 0)
-    ghost.check_fits_model(
-        resolve_kept_head_count(shape, kept_heads_per_layer) < shape.heads
-    )
+    remaining = resolve_kept_head_count(shape, kept_heads_per_layer)
+    ghost.check_fits_model(remaining < shape.heads)
+    neurons = compute_layer_widths(shape, kept_heads_per_layer).neurons
     weights = products = 0
     for position in ghost.positions:
-        number, channels = _count_ghost_kernels(
-            shape, ghost, kept_heads_per_layer, position
-        )
+        if position in ("qk", "v"):
+            # Each kept head feeds each pruned one through its own kernel (GhostBERT
+            # sections 2.3, 4.2).
+            number = remaining * (shape.heads - remaining)
+            channels = shape.hidden // shape.heads
+        else:
+            # One kernel is shared, and convolves the sum over heads or groups of
+            # neurons. A module that generates several features has a kernel for each
+            # feature and kept head (GhostBERT sections 2.1, B.4).
+            number = remaining * ghost.features if ghost.features > 1 else 1
+            channels = neurons if position == "ffn1" else shape.hidden
         # At "qk" the modules work on attention maps [T, T], which have T columns.
         columns = token_count if position == "qk" else channels
         each_tap, moves = {

@@ -65,25 +65,6 @@ def smooth_loss(losses: np.ndarray, window_share: float = 0.05) -> np.ndarray:
     return pd.Series(losses, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def list_collapse_flags_of_runs(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
-) -> list[bool]:
-    """Return for each run of a table whether it collapsed.
-
-    A run has collapsed if it scores no better than chance, or predicts the same for all
-    examples. Claims that a method trains unstably compare the shares of such runs.
-
-    frame: a row for each run, with the columns task and run (a Run with the stored
-    result, never None).
-    columns_by_task: {task: its Columns (metrics on splits)}; only the first is used."""
-    return [
-        compare.measure_score_and_chance_level(
-            run, columns_by_task[task][0]
-        ).has_collapsed
-        for run, task in zip(frame["run"], frame["task"], strict=True)
-    ]
-
-
 def list_scores_of_uncollapsed_runs(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> pd.Series:
@@ -97,11 +78,8 @@ def list_scores_of_uncollapsed_runs(
     columns_by_task: {task: its Columns (metrics on splits)}."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
-    sound = [
-        not is_collapsed
-        for is_collapsed in list_collapse_flags_of_runs(made, columns_by_task)
-    ]
-    return compare.tabulate_run_scores_in_points(made[sound], columns_by_task)["score"]
+    sound = made[~compare.make_mask_of_collapsed_runs(made, columns_by_task)]
+    return compare.tabulate_run_scores_in_points(sound, columns_by_task)["score"]
 
 
 def estimate_score_variance_ratio(
@@ -190,7 +168,7 @@ MEASURES = {
     ),
     "diverged": Measure(
         "points of the runs that collapse",
-        by_run=list_collapse_flags_of_runs,
+        by_run=compare.make_mask_of_collapsed_runs,
         share=True,
     ),
     "distance": Measure("of the distillation loss", "1.0 * distance"),

@@ -44,13 +44,6 @@ SEEDS = 3  # Least number of seeds for which an interval is shown.
 BLOCK = 32
 
 
-class RankBlock(NamedTuple):
-    sample_weights: np.ndarray  # How often each of B samples has each example, [B, N].
-    # For each ranked column, twice the ranks of the examples in each sample, centred at
-    # 0, [B, N].
-    doubled_ranks: list[np.ndarray]
-
-
 class TInterval(NamedTuple):
     low: float
     high: float
@@ -271,10 +264,14 @@ def _compute_spearman(
     predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray | LeaveOneOut
 ) -> np.ndarray:
     predictions = np.where(np.isfinite(predictions).all(0), predictions, 0)
+    # Ranks depend on the order alone, so values become numbers from 0 in this order.
+    columns = [
+        np.unique(column, return_inverse=True)[1] for column in (labels, *predictions.T)
+    ]
+    blocks = [weights] if isinstance(weights, np.ndarray) else weights.iterate_blocks()
     correlations = []
-    for counts, (y, *others) in _iterate_weighted_ranks(
-        [labels, *predictions.T], weights
-    ):
+    for counts in blocks:
+        y, *others = (_compute_ranks(places, counts) for places in columns)
         y_weighted, scores = counts * y, []
         spread = np.vecdot(y_weighted, y)
         for x in others:
@@ -284,66 +281,18 @@ def _compute_spearman(
     return np.concatenate(correlations)
 
 
-def _iterate_weighted_ranks(
-    columns_to_rank: Sequence[np.ndarray], weights: np.ndarray | LeaveOneOut
-) -> Iterator[RankBlock]:
-    """Yield the ranks of N examples, in blocks of B weighted samples, for Spearman.
-
-    A block is (weights of its samples [B, N], a list with the ranks [B, N] by each of
-    `columns_to_rank`). The ranks are doubled and centred: whole numbers, so that sums
-    of products are exact in any order. The samples of a jackknife leave out a cluster
-    of examples; their ranks are obtained from those of all examples, without sorting.
-
-    columns_to_rank: labels or predictions [N] to rank.
-    weights: how often each sample has each example, [D, N]."""
-    if isinstance(weights, np.ndarray):
-        yield RankBlock(weights, [_compute_ranks(x, weights) for x in columns_to_rank])
-        return
-    cluster, everything = weights.cluster, np.ones((1, len(weights.cluster)))
-    ranks = [_compute_ranks(x, everything) for x in columns_to_rank]
-    yield RankBlock(everything, ranks)
-    order, count = np.argsort(cluster, kind="stable"), int(cluster.max()) + 1
-    ends = np.searchsorted(cluster[order], np.arange(count + 1))
-    for first in range(0, count, BLOCK):
-        block = np.arange(first, min(first + BLOCK, count))
-        rows = order[ends[block[0]] : ends[block[-1] + 1]]
-        moves = [_compute_rank_shifts(x, x[rows]) for x in columns_to_rank]
-        # Leaving out a cluster of several examples shifts ranks by the sum of the
-        # shifts of its examples.
-        if not np.array_equal(cluster[rows], block):
-            members = [cluster[rows] == number for number in block]
-            moves = [
-                np.stack([signs[part].sum(0) for part in members]) for signs in moves
-            ]
-        left = [rank - move for rank, move in zip(ranks, moves, strict=True)]
-        yield RankBlock(cluster != block[:, None], left)
-
-
-def _compute_ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return doubled and centred ranks of values [N] in D weighted samples, [D, N].
+def _compute_ranks(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return doubled and centred ranks of N examples in D weighted samples, [D, N].
 
     Spearman's correlation is computed from them. They are twice the mid-ranks less
     their mean: each smaller example of the sample adds 1, and each larger one subtracts
-    1.
+    1. So they are whole numbers, and sums of their products are exact in any order.
 
+    places: the number, from 0, of each example's value among the sorted values, [N].
     weights: how often each sample has each example, [D, N]."""
-    place = np.unique(values, return_inverse=True)[1]
-    mass = np.stack([np.bincount(place, row) for row in weights])
+    mass = np.stack([np.bincount(places, row) for row in weights])
     reach = mass.cumsum(1)
-    return (2 * reach - mass - reach[:, -1:])[:, place]
-
-
-def _compute_rank_shifts(values: np.ndarray, left_out_values: np.ndarray) -> np.ndarray:
-    """Return what each of K examples adds to the centred ranks of N values, [K, N].
-
-    Ranks are doubled and centred at 0, so an example adds 1 to larger values, -1 to
-    smaller ones, and 0 to equal ones. Subtracting a row gives the ranks without this
-    example, as the jackknife of Spearman's correlation needs them.
-
-    values: [N].
-    left_out_values: values of the K examples, [K]."""
-    above, below = values > left_out_values[:, None], values < left_out_values[:, None]
-    return above.view(np.int8) - below.view(np.int8)
+    return (2 * reach - mass - reach[:, -1:])[:, places]
 
 
 @dataclass(frozen=True)
@@ -362,6 +311,14 @@ class LeaveOneOut:
         sums = np.stack([np.bincount(self.cluster, column) for column in matrix.T], 1)
         total = sums.sum(0, keepdims=True)
         return np.concatenate([total, total - sums])
+
+    def iterate_blocks(self) -> Iterator[np.ndarray]:
+        """Yield the rows of the matrix in order, in blocks [B, N] of few rows."""
+        yield np.ones((1, len(self.cluster)))
+        clusters = np.arange(self.cluster.max() + 1)
+        for first in range(0, len(clusters), BLOCK):
+            block = clusters[first : first + BLOCK, None]
+            yield (self.cluster != block).astype(float)
 
 
 # Cache of jackknife scores, because several claims compare the same models.
