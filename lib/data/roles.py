@@ -17,10 +17,11 @@ from pathlib import Path
 
 from lib.core.names import Refused, check_known_name
 from lib.data.lines import (
+    NUMBER,
     Table,
-    convert_cell_to_text,
     find_cell_separator,
     make_file_content_error,
+    parse_number,
     quote_for_message,
     read_lines,
     shorten_path,
@@ -56,8 +57,6 @@ CLASSES, SCORES = "classes", "scores"
 # numbers with gaps between them, such as 1, 3 and 10, are classes if there are at most
 # this many different ones, and else scores of a regression.
 MOST_CLASSES, MOST_GRADES = 100, 20
-# Pattern of a number, which may have a decimal comma and a percent sign.
-NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
 # MANY: a class of a single row is reported to the user as a probable mistake if there
 # are at least this many rows for each class. FEW: largest share of rows that may be
 # left out because of an empty cell, or because the answer is not at its position in the
@@ -144,9 +143,7 @@ def recognise_column_roles(
     the header first.
     chosen_columns: the columns that the user named, the label last; without any they
     are inferred from the header and from the values."""
-    header = [
-        convert_cell_to_text(name, error_location) for name in header_and_rows[0][1]
-    ]
+    header = header_and_rows[0][1]
     columns = _group_cells_by_column(header, header_and_rows[1:])
     is_named = chosen_columns and {*chosen_columns} <= {*header}
     file, _, line_number = header_and_rows[0][0].rpartition(":")
@@ -419,13 +416,6 @@ def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) ->
     return min(counts, key=counts.__getitem__, default="LABEL")
 
 
-def parse_label_as_number(label_text: str) -> float | None:
-    """Return the number that a label's text spells, also with a decimal comma or a
-    percent sign ("3,5 %" is 3.5) or a typographic minus, or None."""
-    match = NUMBER.fullmatch(label_text.replace("−", "-"))
-    return float(match[1].replace(",", ".")) if match else None
-
-
 def infer_label_coding(
     error_location: str,
     label_column: str,
@@ -446,7 +436,7 @@ def infer_label_coding(
     label_kind: "classes", "scores", or "" to infer it.
     rows_by_split: {split name: rows}."""
     every = [row for part in rows_by_split.values() for row in part]
-    values = {row.label: parse_label_as_number(row.label) for row in every}
+    values = {row.label: parse_number(row.label) for row in every}
     most_classes = min(MOST_CLASSES, len(every) // 2)
     label_kind = label_kind or _infer_label_kind(every, values)
     for row in every:
