@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -165,11 +165,8 @@ def list_tasks(source_name: str) -> dict[str, Task]:
     if source_name == "own":
         fix = "name one by its file, such as 'reviews.csv: title, body, stars'"
         raise Refused(f"the source 'own' has no list of tasks: {fix}")
-    return (
-        import_data_source_module(source_name).SOURCES[source_name]
-        if source_name in TABLED
-        else import_data_source_module(source_name).TASKS
-    )
+    module = import_data_source_module(source_name)
+    return module.SOURCES[source_name] if source_name in TABLED else module.TASKS
 
 
 def list_source_folders(source_name: str) -> tuple[Path, ...]:
@@ -207,10 +204,9 @@ def find_task_by_name(source_name: str, task_name: str) -> Task:
     file is then read, because the labels are inferred from it."""
     if source_name == "own":
         return import_data_source_module(source_name).infer_task(task_name)
-    check_known_name(
-        f"task of source {source_name!r}", task_name, list_tasks(source_name)
-    )
-    return list_tasks(source_name)[task_name]
+    tasks = list_tasks(source_name)
+    check_known_name(f"task of source {source_name!r}", task_name, tasks)
+    return tasks[task_name]
 
 
 def find_task_of_descriptor(data_descriptor: DataDescriptor) -> Task:
@@ -322,15 +318,11 @@ def find_checkpoint_folder_with_file(
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder.
     file_name: the file to look for, such as "model.safetensors"."""
-    roots = paths.models_root(), paths.data_root() / "models"
-    return next(
-        (
-            root / checkpoint_name
-            for root in roots
-            if (root / checkpoint_name / file_name).exists()
-        ),
-        None,
-    )
+    for root in (paths.models_root(), paths.data_root() / "models"):
+        folder = root / checkpoint_name
+        if (folder / file_name).exists():
+            return folder
+    return None
 
 
 def require_checkpoint_folder(checkpoint_name: str) -> Path:
@@ -444,11 +436,9 @@ def digest_splits(
     class_names_or_score_range: for a user's file, the class names, or the lowest and
     the highest score, which are inferred from its rows; they become part of the
     digest."""
-    body = hashlib.sha256(
-        json.dumps(class_names_or_score_range).encode()
-        if class_names_or_score_range
-        else b""
-    )
+    body = hashlib.sha256()
+    if class_names_or_score_range:
+        body.update(json.dumps(class_names_or_score_range).encode())
     for key, split in splits.items():
         if not key.startswith("test"):
             answers = [] if split.answers is None else [split.answers]
@@ -471,38 +461,25 @@ def digest_task_rows(source_name: str, task_name: str) -> str:
     return digest_splits(read_splits(source_name, task_name), labels)
 
 
-class RowsDigest(NamedTuple):
-    digest: str
-    split_names: list[str]
-
-
-class FileDigest(NamedTuple):
-    path: str
-    digest: str
-
-
-def digest_rows_and_list_splits(source_name: str, task_name: str) -> RowsDigest:
+def digest_rows_and_list_splits(
+    source_name: str, task_name: str
+) -> tuple[str, list[str]]:
     """Return (digest, names of all splits) of the rows of a task on this machine.
 
     A training run is identified by this digest. The result is cached, as it is needed
     for every planned run: for official rows while the process lives, for a user's files
     until they change. Raises Absent where the rows are missing."""
-    user_files = (
-        import_data_source_module(source_name).list_task_files(task_name)
-        if source_name == "own"
-        else ()
-    )
-    return digest_rows_cached(
-        source_name,
-        task_name,
-        *(FileDigest(str(f), disk.digest_file(f)) for f in user_files),
-    )
+    user_files = []
+    if source_name == "own":
+        user_files = import_data_source_module(source_name).list_task_files(task_name)
+    file_digests = [(str(file), disk.digest_file(file)) for file in user_files]
+    return digest_rows_cached(source_name, task_name, *file_digests)
 
 
 @cache
 def digest_rows_cached(
-    source_name: str, task_name: str, *file_digests: FileDigest
-) -> RowsDigest:
+    source_name: str, task_name: str, *file_digests: tuple[str, str]
+) -> tuple[str, list[str]]:
     """Return (digest, names of all splits) of a task's local rows, cached also on disk.
 
     The cache on disk holds until a data file or the code of this package changes. It
@@ -524,7 +501,7 @@ def digest_rows_cached(
     rows_digest, *names = disk.read_disk_cache_or_compute(
         note, [*CODE, *files], list_digest_and_split_names
     )
-    return RowsDigest(rows_digest, names)
+    return rows_digest, names
 
 
 @cache_results_while_enabled
@@ -668,19 +645,15 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(read_splits(name, task_name))
     check_digest(key, digest_task_rows(name, task_name), data_descriptor["digest"])
-    train, held = (
-        read_split(name, task_name, "train"),
-        data_descriptor.get("held_out", 0),
-    )
+    train = read_split(name, task_name, "train")
+    held = data_descriptor.get("held_out", 0)
     if drawn_entry := data_descriptor.get("drawn"):
         if seed is None:
             raise Refused(
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
-        train, what = (
-            read_training_pool(data_descriptor),
-            f"{key}, the rows to draw from,",
-        )
+        train = read_training_pool(data_descriptor)
+        what = f"{key}, the rows to draw from,"
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
     rows = data_descriptor.get("rows", len(train) - held)
     check_enough_rows(key, len(train), rows, held)
@@ -692,9 +665,8 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
         order, first = np.arange(len(train)), len(train) - held
     task_splits["train"] = train.select_rows(np.sort(order[:rows]))
     if held:
-        task_splits["held_out"] = train.select_rows(
-            np.sort(order[first : first + held])
-        )
+        held_rows = np.sort(order[first : first + held])
+        task_splits["held_out"] = train.select_rows(held_rows)
     if "unseen" in data_descriptor:
         task_splits["unseen"] = load_verified_unseen_test_rows(data_descriptor)
     return task_splits
