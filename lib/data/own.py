@@ -367,34 +367,36 @@ def _convert_tables_to_user_data(
     remarks: sentences for the user on how the files were read.
     column_choice: the columns that the user named, such as "body, stars: scores", or
     ""."""
-    names, kind = roles.parse_column_choice(column_choice)
-    chosen = roles.recognise_column_roles(location, table_by_split["train"], names)
-    known_kind = kind or label_kind_by_column.get(chosen.label, "")
-    layout = {"texts": [[name] for name in chosen.texts], "label": [chosen.label]}
+    chosen, kind = roles.parse_column_choice(column_choice)
+    columns, unused = roles.recognise_column_roles(
+        location, table_by_split["train"], chosen
+    )
+    *texts, label = columns
+    known_kind = kind or label_kind_by_column.get(label, "")
+    layout = {"texts": [[name] for name in texts], "label": [label]}
     rows = {}
     for split, body in table_by_split.items():
-        if split == "test" and not _is_labelled(body, chosen.label):
+        if split == "test" and not _is_labelled(body, label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
-            required = (*chosen.texts, chosen.label)
-            body = _drop_rows_with_empty_cells(body, required, remarks)
+            body = _drop_rows_with_empty_cells(body, columns, remarks)
             rows[split] = read.parse_rows(body, layout)
-    coding = roles.infer_label_coding(location, chosen.label, known_kind, rows)
+    coding = roles.infer_label_coding(location, label, known_kind, rows)
     splits = {
         split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()
     }
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
-    name = f"{location}: {chosen.format_column_choice(coding.kind)}"
+    names = roles.format_column_names(columns)
     about, *more = coding.lines
-    first = f"texts: {', '.join(chosen.texts)}; label: {chosen.label}, {about}"
-    if chosen.unused:
-        more.append(f"left out: {', '.join(chosen.unused)}")
+    first = f"texts: {', '.join(texts)}; label: {label}, {about}"
+    if unused:
+        more.append(f"left out: {', '.join(unused)}")
     if coding.is_open:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{shorten_path(location)}: {chosen.format_column_choice(other)}"
+        typed = f"{shorten_path(location)}: {names}: {other}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
-    pair = len(chosen.texts) == 2
+    name, pair = f"{location}: {names}: {coding.kind}", len(texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
     return _build_user_data(location, task, splits, [first, *more, *remarks])
 

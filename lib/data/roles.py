@@ -70,29 +70,6 @@ THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
 
 
 @dataclass(frozen=True)
-class ColumnRoles:
-    """A ColumnRoles says which columns of a user's table are read.
-
-    texts: the names of the one or two text columns.
-    label: the name of the label column.
-    unused: sentences for the user that name the columns left out and give the
-    reasons."""
-
-    texts: tuple[str, ...]
-    label: str
-    unused: tuple[str, ...]
-
-    def format_column_choice(self, label_kind: str) -> str:
-        """Return the text by which a user chooses these columns and a kind of label.
-
-        An example is "title, body, stars: scores", with the label last. Error messages
-        and the name of the task contain it, and `parse_column_choice` reads it.
-
-        label_kind: "classes" or "scores"."""
-        return f"{format_column_names((*self.texts, self.label))}: {label_kind}"
-
-
-@dataclass(frozen=True)
 class LabelCoding:
     """A LabelCoding maps the label texts of a user's column to numbers for training.
 
@@ -133,10 +110,12 @@ def parse_column_choice(column_choice: str) -> tuple[list[str], str]:
 
 def recognise_column_roles(
     error_location: str, header_and_rows: Table, chosen_columns: Sequence[str]
-) -> ColumnRoles:
+) -> tuple[list[str], list[str]]:
     """Find out which columns of a user's table are texts and which is the label.
 
-    Raises Refused where that is not clear; the message tells how to name the columns.
+    Returns (columns, unused): the names of the one or two text columns and, last, of
+    the label column; and sentences for the user that name the columns left out and give
+    the reasons. Raises Refused where that is not clear; the message tells how to name the columns.
 
     error_location: the path of the data, for errors.
     header_and_rows: the table of training rows, a list of (file and line, cells), with
@@ -192,7 +171,7 @@ def recognise_column_roles(
             why = _explain_unused_column(name, columns, labels[0], decided)
             unused.setdefault(why, []).append(name or "a column without a name")
     unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
-    return ColumnRoles(tuple(texts), labels[0], tuple(unused_texts))
+    return chosen, unused_texts
 
 
 def _explain_unused_column(
@@ -438,7 +417,7 @@ def infer_label_coding(
     every = [row for part in rows_by_split.values() for row in part]
     values = {row.label: parse_number(row.label) for row in every}
     most_classes = min(MOST_CLASSES, len(every) // 2)
-    label_kind = label_kind or _infer_label_kind(every, values)
+    label_kind = label_kind or _infer_label_kind(every, values, most_classes)
     for row in every:
         value = values[row.label]
         if label_kind == SCORES:
@@ -452,8 +431,17 @@ def infer_label_coding(
                 row.place, fault, expected, "mend or drop the row"
             )
     if label_kind == SCORES:
-        count, most = len({*values.values()}), len(every)
-        coding = _code_labels_as_scores(values, count <= most_classes)
+        numbers = {label: value for label, value in values.items() if value is not None}
+        low, high = min(numbers.values()), max(numbers.values())
+        count, most = len({*numbers.values()}), len(every)
+        coding = LabelCoding(
+            SCORES,
+            (),
+            (low, high),
+            lambda label: 5 * (numbers[label] - low) / (high - low),
+            (f"scores from {low:g} to {high:g}",),
+            count <= most_classes,
+        )
     else:
         coding = _code_labels_as_classes(every, rows_by_split["train"], values)
         count, most = len(coding.labels), most_classes
@@ -470,7 +458,9 @@ def infer_label_coding(
 
 
 def _infer_label_kind(
-    rows: Sequence[ParsedRow], number_by_label: Mapping[str, float | None]
+    rows: Sequence[ParsedRow],
+    number_by_label: Mapping[str, float | None],
+    most_classes: int,
 ) -> str:
     """Return "classes" or "scores", as the spelling of the labels suggests.
 
@@ -479,7 +469,8 @@ def _infer_label_kind(
     such as "1, 4, 7".
 
     rows: the rows of all splits.
-    number_by_label: {label: the number that it spells, or None}."""
+    number_by_label: {label: the number that it spells, or None}.
+    most_classes: the largest number of classes if they are numbers without gaps."""
     parted = [n for n in number_by_label if re.search(r"\d[.,]\d", n)]
     if parted and all(map(THOUSANDS.fullmatch, parted)):
         row = next(row for row in rows if row.label == parted[0])
@@ -503,25 +494,8 @@ def _infer_label_kind(
         return SCORES
     count = len(set(numbers))
     is_gapless = max(numbers) - min(numbers) + 1 == count
-    most = min(MOST_CLASSES, len(rows) // 2) if is_gapless else MOST_GRADES
+    most = most_classes if is_gapless else MOST_GRADES
     return CLASSES if count <= most else SCORES
-
-
-def _code_labels_as_scores(
-    number_by_label: Mapping[str, float | None], labels_could_be_classes: bool
-) -> LabelCoding:
-    numbers = {
-        label: value for label, value in number_by_label.items() if value is not None
-    }
-    low, high = min(numbers.values()), max(numbers.values())
-    return LabelCoding(
-        SCORES,
-        (),
-        (low, high),
-        lambda label: 5 * (numbers[label] - low) / (high - low),
-        (f"scores from {low:g} to {high:g}",),
-        labels_could_be_classes,
-    )
 
 
 def _code_labels_as_classes(
