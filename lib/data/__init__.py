@@ -42,8 +42,6 @@ from lib.data import unseen as left
 # The dict in a Spec (the description of a run) that says which rows of which task the
 # run uses, such as {"source": "glue", "task": "CoLA", ...}.
 DataDescriptor: TypeAlias = Json
-DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
-AbsentDataNames: TypeAlias = set[str]
 
 
 @dataclass(frozen=True)
@@ -181,18 +179,6 @@ def list_source_folders(source_name: str) -> tuple[Path, ...]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
-def has_source_folder(source_name: str) -> bool:
-    """Return whether the folder of a source's official files exists on this machine.
-
-    Where it does not, the digests of the data are read from the file
-    `data/digests.json` of this project. The result is True for generated rows and for a
-    user's files, which have no such folder.
-
-    source_name: the source of data, such as "glue"."""
-    folders = list_source_folders(source_name)
-    return not folders or folders[0].is_dir()
-
-
 def find_task_by_name(source_name: str, task_name: str) -> Task:
     """Return the Task (class names, metrics) of a source of data by its name.
 
@@ -220,14 +206,14 @@ def find_task_of_descriptor(data_descriptor: DataDescriptor) -> Task:
     return find_task_by_name(data_descriptor["source"], data_descriptor["task"])
 
 
-_absent: AbsentDataNames | None = None
+_absent: set[str] | None = None
 _look = True
 
 
 @contextmanager
 def allow_and_record_absent_data(
     use_local_data: bool = True,
-) -> Iterator[AbsentDataNames]:
+) -> Iterator[set[str]]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
 
     A Spec (the description of a run) contains digests of its data. Where data are
@@ -250,7 +236,7 @@ def allow_and_record_absent_data(
         _absent, _look = before
 
 
-def read_committed_data_digests() -> DataDigests:
+def read_committed_data_digests() -> Json:
     """Return {name: digest} of official data, from the file `data/digests.json`.
 
     A training run is identified by the digests of its data. With this file its saved
@@ -265,7 +251,7 @@ def read_committed_data_digests() -> DataDigests:
 
 
 @cache
-def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
+def read_data_digests_cached(digests_file: disk.FileMetadata) -> Json:
     """Return {data name: digest} from a JSON file, cached until the file changes.
 
     The cache saves time, as the digests are looked up for every planned training run.
@@ -278,7 +264,7 @@ def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
 def find_local_or_committed_digest(
     data_name: str,
     compute_local_digest: Callable[[], str],
-    has_local_folder: Callable[[], bool] = lambda: True,
+    has_local_folder: bool = True,
 ) -> str:
     """Return the digest of local data; where they are missing, that of official data.
 
@@ -291,11 +277,11 @@ def find_local_or_committed_digest(
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     compute_local_digest: function that computes the digest of the local data, and
     raises FileNotFoundError where they are missing.
-    has_local_folder: function that returns whether the folder of the data exists. If
-    not, and the file has a digest, `compute_local_digest` is not called."""
+    has_local_folder: whether the folder of the data exists. If not, and the file has a
+    digest, `compute_local_digest` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
-        if not _look or (official and not has_local_folder()):
+        if not _look or (official and not has_local_folder):
             raise FileNotFoundError(f"{data_name} is not looked at")
         return compute_local_digest()
     except FileNotFoundError:
@@ -378,7 +364,7 @@ def find_checkpoint_digest(checkpoint_name: str) -> str:
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
-        lambda: find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
+        find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -551,7 +537,7 @@ def make_data_descriptor(
     rows_digest = find_local_or_committed_digest(
         key,
         lambda: digest_rows_and_list_splits(source_name, task_name)[0],
-        lambda: has_source_folder(source_name),
+        all(map(Path.is_dir, list_source_folders(source_name))),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: DataDescriptor = {
