@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -64,9 +65,7 @@ def shorten_path(full_path: str) -> str:
 
     A path below the working folder becomes relative to the working folder; any other
     path is returned unchanged."""
-    path = Path(full_path)
-    is_below = path.is_relative_to(Path.cwd())
-    return str(path.relative_to(Path.cwd())) if is_below else full_path
+    return full_path.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def iterate_lines(path: Path) -> Iterator[str]:

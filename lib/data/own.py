@@ -243,9 +243,8 @@ def _find_split_files(path: Path) -> tuple[dict[str, Path], list[str]]:
     split_paths, remarks = _match_names_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
-        return {
-            name: split_paths[name] for name in order if name in split_paths
-        }, remarks
+        ordered = {name: split_paths[name] for name in order if name in split_paths}
+        return ordered, remarks
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
         file = shlex.quote(str(path / [*tables][0]))

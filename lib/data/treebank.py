@@ -216,8 +216,8 @@ def _find_target_word(
         if sentence.kinds[i] == part_of_speech and v in _NAMES
     ]
     candidates = [i for i in words if level[i] == main_clause_depth]
-    if words and not candidates and len(set(tense_or_number_by_position.values())) == 1:
-        candidates = [min(words, key=level.__getitem__)]
+    if not candidates and len(set(tense_or_number_by_position.values())) == 1:
+        candidates = sorted(words, key=level.__getitem__)
     if not candidates:
         return None
     i = candidates[0]
