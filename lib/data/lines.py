@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Table: a list with (file and line, for error messages; list of cells) for each row. A
 # cell may be any JSON value.
 Table = list[tuple[str, list[Any]]]
-MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 # Pattern of a number, which may have a decimal comma and a percent sign.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
@@ -40,7 +39,7 @@ def make_file_content_error(
     error_location: Path | str,
     problem: object,
     expected_content: str,
-    suggested_fix: str = MEND,
+    suggested_fix: str = "correct the file, or download it again",
 ) -> Refused:
     """Return a Refused (an exception for the user) about the content of a file.
 
@@ -230,7 +229,7 @@ def read_json_value(
             return parquet.read_table(path).to_pylist()
         except ValueError as error:
             what = str(error).splitlines()[0]
-            raise make_file_content_error(path, what, "a Parquet file", MEND) from None
+            raise make_file_content_error(path, what, "a Parquet file") from None
     lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
         return _parse_json_lines(path, lines, blank_line_locations_to_extend)
@@ -239,7 +238,7 @@ def read_json_value(
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
             return _parse_json_lines(path, lines, blank_line_locations_to_extend)
-        raise make_file_content_error(path, error, "JSON", MEND) from None
+        raise make_file_content_error(path, error, "JSON") from None
 
 
 def _parse_json_lines(
@@ -254,7 +253,7 @@ def _parse_json_lines(
                 collected_blank_line_locations.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
             raise make_file_content_error(
-                f"{path}:{n}", error, "JSON on each line", MEND
+                f"{path}:{n}", error, "JSON on each line"
             ) from None
     return values
 

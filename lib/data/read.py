@@ -298,9 +298,8 @@ def _make_official_split(rows: list[ParsedRow], column_layout: Json) -> Split:
     () for scores from 0 to 5, and "source" the benchmark, such as "glue"."""
     classes = column_layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
-    codes |= (
-        {str(c): c for c in codes.values()} if column_layout["source"] == "glue" else {}
-    )
+    if column_layout["source"] == "glue":
+        codes |= {str(code): code for code in codes.values()}
 
     def encode_label(row: ParsedRow) -> float:
         value = codes.get(row.label) if classes else parse_number(row.label)

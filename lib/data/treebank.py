@@ -42,7 +42,7 @@ import numpy as np
 
 from lib.core.names import Absent, Refused
 from lib.data import Split
-from lib.data.lines import MEND, make_file_content_error, read_lines
+from lib.data.lines import make_file_content_error, read_lines
 from lib.data.read import SENTEVAL
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def read_sentences(path: Path | str) -> list[Sentence]:
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
-                raise make_file_content_error(place, fault, tree, MEND) from None
+                raise make_file_content_error(place, fault, tree) from None
             rows = []
     return sentences
 
