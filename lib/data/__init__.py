@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -42,8 +42,6 @@ from lib.data import unseen as left
 # The dict in a Spec (the description of a run) that says which rows of which task the
 # run uses, such as {"source": "glue", "task": "CoLA", ...}.
 DataDescriptor: TypeAlias = Json
-DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
-AbsentDataNames: TypeAlias = set[str]
 
 
 @dataclass(frozen=True)
@@ -144,9 +142,10 @@ def import_data_source_module(source_name: str) -> ModuleType:
 
     A source is a benchmark, generated toy data or a user's files. The function
     `load(task, folder)` of the module returns {split name: Split (rows)}; for "toy"
-    (generated data) and "own" (a user's files) it has no argument `folder`. If the
-    source has official test rows with labels, the module has UNSEEN, the names of the
-    tasks with such rows, and the function `load_official_test_rows(task, folder)`.
+    (generated data) it has no argument `folder`, and "own" (a user's files) has
+    `read_user_data(task)` instead. If the source has official test rows with labels,
+    the module has UNSEEN, the names of the tasks with such rows, and the function
+    `load_official_test_rows(task, folder)`.
 
     source_name: "glue", "squad", "senteval", "treebank", "toy" or "own". Raises Refused
     for another name."""
@@ -164,11 +163,8 @@ def list_tasks(source_name: str) -> dict[str, Task]:
     if source_name == "own":
         fix = "name one by its file, such as 'reviews.csv: title, body, stars'"
         raise Refused(f"the source 'own' has no list of tasks: {fix}")
-    return (
-        import_data_source_module(source_name).SOURCES[source_name]
-        if source_name in TABLED
-        else import_data_source_module(source_name).TASKS
-    )
+    module = import_data_source_module(source_name)
+    return module.SOURCES[source_name] if source_name in TABLED else module.TASKS
 
 
 def list_source_folders(source_name: str) -> tuple[Path, ...]:
@@ -183,18 +179,6 @@ def list_source_folders(source_name: str) -> tuple[Path, ...]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
-def has_source_folder(source_name: str) -> bool:
-    """Return whether the folder of a source's official files exists on this machine.
-
-    Where it does not, the digests of the data are read from the file
-    `data/digests.json` of this project. The result is True for generated rows and for a
-    user's files, which have no such folder.
-
-    source_name: the source of data, such as "glue"."""
-    folders = list_source_folders(source_name)
-    return not folders or folders[0].is_dir()
-
-
 def find_task_by_name(source_name: str, task_name: str) -> Task:
     """Return the Task (class names, metrics) of a source of data by its name.
 
@@ -206,10 +190,9 @@ def find_task_by_name(source_name: str, task_name: str) -> Task:
     file is then read, because the labels are inferred from it."""
     if source_name == "own":
         return import_data_source_module(source_name).infer_task(task_name)
-    check_known_name(
-        f"task of source {source_name!r}", task_name, list_tasks(source_name)
-    )
-    return list_tasks(source_name)[task_name]
+    tasks = list_tasks(source_name)
+    check_known_name(f"task of source {source_name!r}", task_name, tasks)
+    return tasks[task_name]
 
 
 def find_task_of_descriptor(data_descriptor: DataDescriptor) -> Task:
@@ -223,14 +206,14 @@ def find_task_of_descriptor(data_descriptor: DataDescriptor) -> Task:
     return find_task_by_name(data_descriptor["source"], data_descriptor["task"])
 
 
-_absent: AbsentDataNames | None = None
+_absent: set[str] | None = None
 _look = True
 
 
 @contextmanager
 def allow_and_record_absent_data(
     use_local_data: bool = True,
-) -> Iterator[AbsentDataNames]:
+) -> Iterator[set[str]]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
 
     A Spec (the description of a run) contains digests of its data. Where data are
@@ -253,7 +236,7 @@ def allow_and_record_absent_data(
         _absent, _look = before
 
 
-def read_committed_data_digests() -> DataDigests:
+def read_committed_data_digests() -> Json:
     """Return {name: digest} of official data, from the file `data/digests.json`.
 
     A training run is identified by the digests of its data. With this file its saved
@@ -268,7 +251,7 @@ def read_committed_data_digests() -> DataDigests:
 
 
 @cache
-def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
+def read_data_digests_cached(digests_file: disk.FileMetadata) -> Json:
     """Return {data name: digest} from a JSON file, cached until the file changes.
 
     The cache saves time, as the digests are looked up for every planned training run.
@@ -281,7 +264,7 @@ def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
 def find_local_or_committed_digest(
     data_name: str,
     compute_local_digest: Callable[[], str],
-    has_local_folder: Callable[[], bool] = lambda: True,
+    has_local_folder: bool = True,
 ) -> str:
     """Return the digest of local data; where they are missing, that of official data.
 
@@ -294,11 +277,11 @@ def find_local_or_committed_digest(
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     compute_local_digest: function that computes the digest of the local data, and
     raises FileNotFoundError where they are missing.
-    has_local_folder: function that returns whether the folder of the data exists. If
-    not, and the file has a digest, `compute_local_digest` is not called."""
+    has_local_folder: whether the folder of the data exists. If not, and the file has a
+    digest, `compute_local_digest` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
-        if not _look or (official and not has_local_folder()):
+        if not _look or (official and not has_local_folder):
             raise FileNotFoundError(f"{data_name} is not looked at")
         return compute_local_digest()
     except FileNotFoundError:
@@ -321,15 +304,11 @@ def find_checkpoint_folder_with_file(
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder.
     file_name: the file to look for, such as "model.safetensors"."""
-    roots = paths.models_root(), paths.data_root() / "models"
-    return next(
-        (
-            root / checkpoint_name
-            for root in roots
-            if (root / checkpoint_name / file_name).exists()
-        ),
-        None,
-    )
+    for root in (paths.models_root(), paths.data_root() / "models"):
+        folder = root / checkpoint_name
+        if (folder / file_name).exists():
+            return folder
+    return None
 
 
 def require_checkpoint_folder(checkpoint_name: str) -> Path:
@@ -385,7 +364,7 @@ def find_checkpoint_digest(checkpoint_name: str) -> str:
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
-        lambda: find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
+        find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -398,7 +377,7 @@ def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
     Raises Absent where files are missing, and Refused with file and line where a row is
     malformed."""
     if source_name == "own":
-        return import_data_source_module(source_name).load(task_name)
+        return import_data_source_module(source_name).read_user_data(task_name).splits
     return read_splits_cached(source_name, task_name)
 
 
@@ -443,11 +422,9 @@ def digest_splits(
     class_names_or_score_range: for a user's file, the class names, or the lowest and
     the highest score, which are inferred from its rows; they become part of the
     digest."""
-    body = hashlib.sha256(
-        json.dumps(class_names_or_score_range).encode()
-        if class_names_or_score_range
-        else b""
-    )
+    body = hashlib.sha256()
+    if class_names_or_score_range:
+        body.update(json.dumps(class_names_or_score_range).encode())
     for key, split in splits.items():
         if not key.startswith("test"):
             answers = [] if split.answers is None else [split.answers]
@@ -470,38 +447,25 @@ def digest_task_rows(source_name: str, task_name: str) -> str:
     return digest_splits(read_splits(source_name, task_name), labels)
 
 
-class RowsDigest(NamedTuple):
-    digest: str
-    split_names: list[str]
-
-
-class FileDigest(NamedTuple):
-    path: str
-    digest: str
-
-
-def digest_rows_and_list_splits(source_name: str, task_name: str) -> RowsDigest:
+def digest_rows_and_list_splits(
+    source_name: str, task_name: str
+) -> tuple[str, list[str]]:
     """Return (digest, names of all splits) of the rows of a task on this machine.
 
     A training run is identified by this digest. The result is cached, as it is needed
     for every planned run: for official rows while the process lives, for a user's files
     until they change. Raises Absent where the rows are missing."""
-    user_files = (
-        import_data_source_module(source_name).list_task_files(task_name)
-        if source_name == "own"
-        else ()
-    )
-    return digest_rows_cached(
-        source_name,
-        task_name,
-        *(FileDigest(str(f), disk.digest_file(f)) for f in user_files),
-    )
+    user_files = []
+    if source_name == "own":
+        user_files = import_data_source_module(source_name).list_task_files(task_name)
+    file_digests = [(str(file), disk.digest_file(file)) for file in user_files]
+    return digest_rows_cached(source_name, task_name, *file_digests)
 
 
 @cache
 def digest_rows_cached(
-    source_name: str, task_name: str, *file_digests: FileDigest
-) -> RowsDigest:
+    source_name: str, task_name: str, *file_digests: tuple[str, str]
+) -> tuple[str, list[str]]:
     """Return (digest, names of all splits) of a task's local rows, cached also on disk.
 
     The cache on disk holds until a data file or the code of this package changes. It
@@ -523,7 +487,7 @@ def digest_rows_cached(
     rows_digest, *names = disk.read_disk_cache_or_compute(
         note, [*CODE, *files], list_digest_and_split_names
     )
-    return RowsDigest(rows_digest, names)
+    return rows_digest, names
 
 
 @cache_results_while_enabled
@@ -573,7 +537,7 @@ def make_data_descriptor(
     rows_digest = find_local_or_committed_digest(
         key,
         lambda: digest_rows_and_list_splits(source_name, task_name)[0],
-        lambda: has_source_folder(source_name),
+        all(map(Path.is_dir, list_source_folders(source_name))),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: DataDescriptor = {
@@ -667,19 +631,15 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     key, task_splits = f"{name}/{task_name}", dict(read_splits(name, task_name))
     check_digest(key, digest_task_rows(name, task_name), data_descriptor["digest"])
-    train, held = (
-        read_split(name, task_name, "train"),
-        data_descriptor.get("held_out", 0),
-    )
+    train = read_split(name, task_name, "train")
+    held = data_descriptor.get("held_out", 0)
     if drawn_entry := data_descriptor.get("drawn"):
         if seed is None:
             raise Refused(
                 f"the rows of {key} are drawn by a seed: give `load` that of the run"
             )
-        train, what = (
-            read_training_pool(data_descriptor),
-            f"{key}, the rows to draw from,",
-        )
+        train = read_training_pool(data_descriptor)
+        what = f"{key}, the rows to draw from,"
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
     rows = data_descriptor.get("rows", len(train) - held)
     check_enough_rows(key, len(train), rows, held)
@@ -691,9 +651,8 @@ def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, 
         order, first = np.arange(len(train)), len(train) - held
     task_splits["train"] = train.select_rows(np.sort(order[:rows]))
     if held:
-        task_splits["held_out"] = train.select_rows(
-            np.sort(order[first : first + held])
-        )
+        held_rows = np.sort(order[first : first + held])
+        task_splits["held_out"] = train.select_rows(held_rows)
     if "unseen" in data_descriptor:
         task_splits["unseen"] = load_verified_unseen_test_rows(data_descriptor)
     return task_splits

@@ -102,20 +102,15 @@ def _measure_coverage_cached(
     rows = split.select_rows(range(min(ROWS, len(split))))
     texts = rows.a if rows.b is None else [*zip(rows.a, rows.b, strict=True)]
     unknown = tokenizer.token_to_id(getattr(tokenizer.model, "unk_token", None) or "")
-    marks = [
-        [
-            i == unknown
-            for i, special in zip(e.ids, e.special_tokens_mask, strict=True)
-            if not special
-        ]
-        for e in tokenizer.encode_batch(texts)
-    ]
-    lengths = np.array([len(row) for row in marks])
-    total = max(1, int(lengths.sum()))
+    ids = [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=False)]
+    lengths = np.array(list(map(len, ids)))
+    unknown_count = sum(i == unknown for row in ids for i in row)
     special = tokenizer.num_special_tokens_to_add(rows.b is not None)
-    empty = int(np.sum(lengths == 0))
     return TokenizerCoverage(
-        sum(map(sum, marks)) / total, lengths + special, empty, max_length
+        unknown_count / max(1, int(lengths.sum())),
+        lengths + special,
+        int(np.sum(lengths == 0)),
+        max_length,
     )
 
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from lib.core.disk import write_text_file
 from lib.core.names import Refused
 from lib.core.types import Json
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-T = TypeVar("T")
 # Table: a list with (file and line, for error messages; list of cells) for each row. A
 # cell may be any JSON value.
 Table = list[tuple[str, list[Any]]]
-MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
+# Pattern of a number, which may have a decimal comma and a percent sign.
+NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
 # Raise the csv module's limit of 131,072 characters in a cell, as texts may be longer.
 csv.field_size_limit(2**31 - 1)
 # Matches a quoted cell in a line of tab-separated cells. A quote inside such a cell is
@@ -35,17 +35,11 @@ csv.field_size_limit(2**31 - 1)
 QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
 
 
-class ErrorText(NamedTuple):
-    problem: str
-    expected: str
-    fix: str
-
-
 def make_file_content_error(
     error_location: Path | str,
     problem: object,
     expected_content: str,
-    suggested_fix: str = MEND,
+    suggested_fix: str = "correct the file, or download it again",
 ) -> Refused:
     """Return a Refused (an exception for the user) about the content of a file.
 
@@ -70,9 +64,7 @@ def shorten_path(full_path: str) -> str:
 
     A path below the working folder becomes relative to the working folder; any other
     path is returned unchanged."""
-    path = Path(full_path)
-    is_below = path.is_relative_to(Path.cwd())
-    return str(path.relative_to(Path.cwd())) if is_below else full_path
+    return full_path.removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def iterate_lines(path: Path) -> Iterator[str]:
@@ -125,13 +117,11 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
     return re.sub("[\t\r\n]", " ", str(cell_value)).strip()
 
 
-def parse_number(text: str, default: T = None) -> float | T:
-    """Return the number that a text spells as a float, or `default` where it spells
-    none."""
-    try:
-        return float(text)
-    except (ValueError, TypeError):
-        return default
+def parse_number(text: str) -> float | None:
+    """Return the number that a text spells, also with a decimal comma or a percent sign
+    ("3,5 %" is 3.5) or a typographic minus, or None."""
+    match = NUMBER.fullmatch(text.replace("−", "-"))
+    return float(match[1].replace(",", ".")) if match else None
 
 
 def read_table_file(
@@ -171,7 +161,8 @@ def read_table_file(
         raise make_file_content_error(
             path, "no rows", "a header line, then one row a line"
         )
-    return rows
+    (place, header), *body = rows
+    return [(place, [convert_cell_to_text(name, place) for name in header]), *body]
 
 
 def has_quoted_cells(path: Path) -> bool:
@@ -196,29 +187,28 @@ def find_cell_separator(lines: Sequence[str]) -> str:
 
 
 def _read_csv_table(path: Path, collected_blank_line_locations: list[str]) -> Table:
-    lines, rows, first = list(iterate_lines(path)), [], 1
+    lines, rows = list(iterate_lines(path)), []
 
     # The first line may be "sep=;", by which a spreadsheet program names the separator.
-    if lines and re.fullmatch("sep=[,;|\t]", lines[0]):
-        between, first = lines.pop(0)[-1], 2
-    else:
-        between = find_cell_separator(lines)
+    names_separator = bool(lines) and re.fullmatch("sep=[,;|\t]", lines[0]) is not None
+    between = lines[0][-1] if names_separator else find_cell_separator(lines)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
-            place = f"{path}:{reader.line_num + first - 1}"
+            place = f"{path}:{reader.line_num}"
             if "".join(cells).strip():
                 rows.append((place, cells))
             else:
                 collected_blank_line_locations.append(place)
     except csv.Error as error:
-        place = f"{path}:{reader.line_num + first - 1}"
         fix = (
             "double each quote inside a quoted cell; or, where cells have tabs between "
         )
         fix += "them and quotes are text, name the file .tsv"
-        raise make_file_content_error(place, error, "quoted cells", fix) from None
-    return rows
+        raise make_file_content_error(
+            f"{path}:{reader.line_num}", error, "quoted cells", fix
+        ) from None
+    return rows[names_separator:]
 
 
 def read_json_value(
@@ -239,7 +229,7 @@ def read_json_value(
             return parquet.read_table(path).to_pylist()
         except ValueError as error:
             what = str(error).splitlines()[0]
-            raise make_file_content_error(path, what, "a Parquet file", MEND) from None
+            raise make_file_content_error(path, what, "a Parquet file") from None
     lines = list(iterate_lines(path))
     if path.suffix.lower() == ".jsonl":
         return _parse_json_lines(path, lines, blank_line_locations_to_extend)
@@ -248,7 +238,7 @@ def read_json_value(
     except (ValueError, RecursionError) as error:
         if str(error).startswith("Extra data"):
             return _parse_json_lines(path, lines, blank_line_locations_to_extend)
-        raise make_file_content_error(path, error, "JSON", MEND) from None
+        raise make_file_content_error(path, error, "JSON") from None
 
 
 def _parse_json_lines(
@@ -263,7 +253,7 @@ def _parse_json_lines(
                 collected_blank_line_locations.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
             raise make_file_content_error(
-                f"{path}:{n}", error, "JSON on each line", MEND
+                f"{path}:{n}", error, "JSON on each line"
             ) from None
     return values
 
@@ -322,11 +312,12 @@ def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
 
     error_location: the file, for error messages."""
     names = list(dict.fromkeys(name for row in objects for name in row))
+    header = [convert_cell_to_text(name, error_location) for name in names]
     body = [
         (f"{error_location}, row {n}", [row.get(name) for name in names])
         for n, row in enumerate(objects, 1)
     ]
-    return [(error_location, names), *body] if names else []
+    return [(error_location, header), *body] if names else []
 
 
 def download_dataset(dataset_name: str) -> DatasetDict:
@@ -365,8 +356,3 @@ def list_dataset_rows(dataset: Dataset) -> list[Json]:
         for row in dataset.to_list()
         if all(row[column] is not None and row[column] >= 0 for column in classes)
     ]
-
-
-def write_json_lines(path: Path, rows: Iterable[Json]) -> None:
-    """Write rows to a file, one JSON object on each line."""
-    write_text_file(path, "".join(f"{json.dumps(row)}\n" for row in rows))

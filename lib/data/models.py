@@ -50,15 +50,16 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     with a pickle (`pytorch_model.bin`). A pickle there, or in `data/models/<name>`, is
     not copied, but converted to safetensors in the same folder, unless weights in this
     format are there already."""
-    if (pickle := Path(checkpoint_name).expanduser() / PICKLE).is_file():
-        if pickle.with_name(WEIGHTS).exists():
-            return pickle.parent
-        with disk.write_atomically(pickle.with_name(WEIGHTS)) as weights_path:
-            convert_pickle_to_safetensors(pickle, weights_path)
-        return pickle.parent
-    checkpoint_name = shorten_hub_name(checkpoint_name)
-    target = paths.models_root() / checkpoint_name
+    target = Path(checkpoint_name).expanduser()
+    if not (target / PICKLE).is_file():
+        checkpoint_name = shorten_hub_name(checkpoint_name)
+        target = paths.models_root() / checkpoint_name
     if (target / WEIGHTS).exists():
+        return target
+    if (target / PICKLE).exists():
+        with disk.write_atomically(target / WEIGHTS) as weights_path:
+            convert_pickle_to_safetensors(target / PICKLE, weights_path)
+            _check_weights(checkpoint_name, weights_path)
         return target
     here = find_checkpoint_folder_with_file(
         checkpoint_name, WEIGHTS
@@ -66,11 +67,6 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     is_name = re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", checkpoint_name)
     if not (is_name and (here or "/" in checkpoint_name)):
         check_known_name("checkpoint", checkpoint_name, HUB)
-    if (target / PICKLE).exists():
-        with disk.write_atomically(target / WEIGHTS) as weights_path:
-            convert_pickle_to_safetensors(target / PICKLE, weights_path)
-            _check_weights(checkpoint_name, weights_path)
-        return target
     if any(target.glob("*")):
         raise Refused(
             f"{paths.format_project_path(target)} has files but no weights: move it away, and "

@@ -23,11 +23,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -98,14 +98,10 @@ def list_task_files(location_and_columns: str) -> list[Path]:
 
     location_and_columns: the line that names a user's data, such as
     "/data/reviews.csv: body, stars: scores"."""
-    place = Path(
-        _find_or_download_data_path(
-            _parse_location_and_columns(location_and_columns)[0]
-        )
-    )
+    place, _ = _find_data(location_and_columns)
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
-    return list(_find_split_files(str(place))[0].values())
+    return list(_find_split_files(place)[0].values())
 
 
 def infer_task(location_and_columns: str) -> Task:
@@ -121,17 +117,6 @@ def infer_task(location_and_columns: str) -> Task:
     return read_user_data(location_and_columns).task
 
 
-def load(location_and_columns: str) -> dict[str, Split]:
-    """Return the rows of a user's task: {"train", "dev" and perhaps "test": Split}.
-
-    Without a development file, a fifth of the different training texts, at most 1,000,
-    becomes "dev". Raises Refused with file and row where a row is malformed.
-
-    location_and_columns: the line that names the user's data, such as
-    "/data/reviews.csv: body, stars: scores"."""
-    return dict(read_user_data(location_and_columns).splits)
-
-
 def read_user_data(location_and_columns: str) -> UserData:
     """Read the data that a user names in one line: task, rows by split, and remarks.
 
@@ -141,11 +126,9 @@ def read_user_data(location_and_columns: str) -> UserData:
 
     location_and_columns: a path or a data set of the Hugging Face hub, and perhaps
     columns, such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
-    place, columns = _parse_location_and_columns(location_and_columns)
-    place = _find_or_download_data_path(place)
-    return _read_files_cached(
-        place, columns, *map(disk.digest_file, list_task_files(place))
-    )
+    place, columns = _find_data(location_and_columns)
+    files = list_task_files(location_and_columns)
+    return _read_files_cached(place, columns, *map(disk.digest_file, files))
 
 
 def read_dataset(
@@ -160,18 +143,10 @@ def read_dataset(
     "train".
     column_choice: the columns to read, the label last, such as "title, body, stars:
     scores"; "" infers texts and label from the names of the columns."""
-    return _convert_tables_to_user_data(
-        "the data set", *_read_dataset_tables("the data set", dataset), column_choice
-    )
+    return _convert_dataset_to_user_data("the data set", dataset, column_choice)
 
 
-class DatasetLine(NamedTuple):
-    location: str  # Path of a file or folder, or "hub:NAME".
-    # Columns that the user names, such as "body, stars: scores"; "" for none.
-    column_choice: str
-
-
-def _parse_location_and_columns(location_and_columns: str) -> DatasetLine:
+def _parse_location_and_columns(location_and_columns: str) -> tuple[str, str]:
     """Divide the line that names a user's data into (location, columns).
 
     "reviews.csv: body, stars" gives ("reviews.csv", "body, stars"); the second part is
@@ -180,75 +155,57 @@ def _parse_location_and_columns(location_and_columns: str) -> DatasetLine:
     names a data set of the hub, even where a folder has that name."""
     if location_and_columns.startswith(HUB):
         hub_name, _, columns = location_and_columns.removeprefix(HUB).partition(":")
-        return DatasetLine(HUB + hub_name, columns.strip())
+        return HUB + hub_name, columns.strip()
     marks = [match.start() for match in re.finditer(":", location_and_columns)]
     for end in [len(location_and_columns), *reversed(marks)]:
-        if (
-            location_and_columns[:end].strip()
-            and paths.resolve_user_path(location_and_columns[:end]).exists()
-        ):
-            return DatasetLine(
-                location_and_columns[:end], location_and_columns[end + 1 :].strip()
-            )
+        place, columns = location_and_columns[:end], location_and_columns[end + 1 :]
+        if place.strip() and paths.resolve_user_path(place).exists():
+            return place, columns.strip()
     place, _, columns = location_and_columns.partition(": ")
-    return DatasetLine(place, columns)
+    return place, columns
 
 
-def _find_or_download_data_path(location: str) -> str:
-    """Return the full path of the file or folder that has a user's data.
+def _find_data(location_and_columns: str) -> tuple[Path, str]:
+    """Return (full path, columns) of the file or folder that has a user's data.
 
     A relative path is looked for in the working folder, then in the project. Where
-    neither has it, the path in the working folder is returned.
+    neither has it, the path in the working folder is returned. A data set of the
+    Hugging Face hub is downloaded at the first call and reused later. Raises Refused
+    for a malformed name, and where the data set has no training rows.
 
-    location: a path, or "hub:NAME" for a data set of the Hugging Face hub, which is
-    downloaded at the first call."""
-    return str(
-        _download_hub_dataset(location)
-        if location.startswith(HUB)
-        else paths.resolve_user_path(location)
-    )
-
-
-def _download_hub_dataset(hub_location: str) -> Path:
-    """Return the local folder of a data set of the Hugging Face hub.
-
-    It is downloaded at the first call and reused later. Raises Refused for a malformed
-    name, and where the data set has no training rows.
-
-    hub_location: "hub:OWNER/NAME" or "hub:OWNER/NAME/CONFIGURATION"."""
-    name = hub_location.removeprefix(HUB)
+    location_and_columns: the line that names a user's data, such as "reviews.csv: body,
+    stars", "hub:OWNER/NAME" or "hub:OWNER/NAME/CONFIGURATION"."""
+    location, columns = _parse_location_and_columns(location_and_columns)
+    if not location.startswith(HUB):
+        return paths.resolve_user_path(location), columns
+    name = location.removeprefix(HUB)
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*){0,2}", name):
         raise Refused(
-            f"no data set {hub_location!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
+            f"no data set {location!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
         )
-    if not (folder := paths.DATA / "hub" / name).exists():
+    folder = paths.DATA / "hub" / name
+    if not folder.exists():
         dataset = lines.download_dataset(name)
         if "train" not in dataset:
             given = ", ".join(map(str, dataset))
             raise Refused(f"{name} has no split train, but {given}: name another")
         with disk.write_atomically(folder) as made:
             dataset.save_to_disk(made)
-    return folder
+    return folder, columns
 
 
 def _is_saved_dataset(location: Path) -> bool:
     return any((location / name).is_file() for name in SAVED)
 
 
-class SplitParts(NamedTuple, Generic[T]):
-    by_split: dict[str, T]  # {"train", "dev" or "test": file or rows}
-    # Names of files or splits that are not "train", "dev" or "test".
-    unused_names: list[str]
-
-
 def _match_names_to_splits(
-    location: str, files_or_rows_by_name: Mapping[str, T]
-) -> SplitParts[T]:
+    location: Path | str, files_or_rows_by_name: Mapping[str, T]
+) -> tuple[dict[str, T], list[str]]:
     """Find out by name which parts of a data set are training, dev and test rows.
 
-    Returns ({"train", "dev" or "test": file or rows}, names that fit no split). A name
-    such as "valid.csv" or "validation" means "dev". Raises Refused where two names are
-    of one split, such as "val" and "dev".
+    Returns ({"train", "dev" or "test": file or rows}, remarks for the user on names
+    that fit no split). A name such as "valid.csv" or "validation" means "dev". Raises
+    Refused where two names are of one split, such as "val" and "dev".
 
     location: the path of the data, for errors.
     files_or_rows_by_name: {name of a file or split: file or rows}."""
@@ -264,30 +221,30 @@ def _match_names_to_splits(
             by_split[split], names[split] = part, name
         else:
             rest.append(name)
-    return SplitParts(by_split, rest)
+    return by_split, [f"not read: {', '.join(rest)}"] * bool(rest)
 
 
-def _find_split_files(location: str) -> SplitParts[Path]:
-    """Return the files of a user's data by split, and the names of all other tables.
+def _find_split_files(path: Path) -> tuple[dict[str, Path], list[str]]:
+    """Return the files of a user's data by split, and remarks on all other tables.
 
-    The result is ({"train", "dev" or "test": path}, names of tables that are not read).
-    A single file has the training rows. In a folder the names of the files say which
-    split they have. Raises Absent where there is no training file.
+    The result is ({"train", "dev" or "test": path}, remarks for the user). A single
+    file has the training rows. In a folder the names of the files say which split they
+    have. Raises Absent where there is no training file.
 
-    location: the path of the file or folder."""
-    path = Path(location)
+    path: the path of the file or folder."""
+    location = str(path)
     if path.is_file() and path.suffix.lower() in SUFFIXES:
-        return SplitParts({"train": path}, [])
+        return {"train": path}, []
     tables = {
         file.name: file
         for file in (sorted(path.iterdir()) if path.is_dir() else ())
         if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
     }
-    split_paths, rest = _match_names_to_splits(location, tables)
+    split_paths, remarks = _match_names_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
         ordered = {name: split_paths[name] for name in order if name in split_paths}
-        return SplitParts(ordered, rest)
+        return ordered, remarks
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
         file = shlex.quote(str(path / [*tables][0]))
@@ -303,84 +260,79 @@ def _find_split_files(location: str) -> SplitParts[Path]:
 
 
 @lru_cache(8)
-def _read_files_cached(
-    location: str, column_choice: str, *file_digests: str
-) -> UserData:
+def _read_files_cached(path: Path, column_choice: str, *file_digests: str) -> UserData:
     """Read a user's file or folder: task, rows by split, and remarks for the user.
 
     The result is cached for the same arguments. Raises Refused for a malformed row, and
     for too few rows.
 
-    location: the full path of the file or folder.
+    path: the full path of the file or folder.
     column_choice: the columns to read, such as "body, stars: scores", or "".
     file_digests: the digests of the files, a part of the cache's key, so that changed
     files are read again."""
-    if _is_saved_dataset(Path(location)):
+    location = str(path)
+    if _is_saved_dataset(path):
         from datasets import load_from_disk
 
         dataset: Any = load_from_disk(location)
-        if not column_choice and (questions := _list_squad_rows(location, dataset)):
-            return _convert_questions_to_user_data(location, questions, [])
-        return _convert_tables_to_user_data(
-            location, *_read_dataset_tables(location, dataset), column_choice
-        )
-    split_paths, rest = _find_split_files(location)
-    remarks = [f"not read: {', '.join(rest)}"] * bool(rest)
+        return _convert_dataset_to_user_data(location, dataset, column_choice)
+    split_paths, remarks = _find_split_files(path)
     if not column_choice and all(map(_has_squad_layout, split_paths.values())):
         questions = {
-            split: squad.read_questions(path) for split, path in split_paths.items()
+            split: squad.read_questions(file) for split, file in split_paths.items()
         }
         return _convert_questions_to_user_data(location, questions, remarks)
+    if len(split_paths) > 1 or remarks:
+        names = [f"{split} {file.name}" for split, file in split_paths.items()]
+        remarks.insert(0, f"files: {', '.join(names)}")
     tables = {}
-    for split, path in split_paths.items():
-        is_quoted = path.suffix.lower() == ".tsv" and lines.has_quoted_cells(path)
+    for split, file in split_paths.items():
+        is_quoted = file.suffix.lower() == ".tsv" and lines.has_quoted_cells(file)
         blank: list[str] = []
         tables[split] = lines.read_table_file(
-            path, ".csv" if is_quoted else None, blank
+            file, ".csv" if is_quoted else None, blank
         )
         if blank:
             count = f"{len(blank)} blank line{'s' * (len(blank) > 1)}"
             remarks.append(f"left out {count}, such as {Path(blank[0]).name}")
         if is_quoted:
-            remarks.append(f"{path.name} has its cells in quotes")
-    if len(split_paths) > 1 or rest:
-        names = [f"{split} {path.name}" for split, path in split_paths.items()]
-        remarks.insert(0, f"files: {', '.join(names)}")
+            remarks.append(f"{file.name} has its cells in quotes")
     return _convert_tables_to_user_data(location, tables, {}, remarks, column_choice)
 
 
-class DatasetTables(NamedTuple):
-    table_by_split: dict[str, Table]
-    # {column: "classes" or "scores"}: the kind of label that a column would be. Only
-    # columns whose feature type in `datasets` tells the kind are listed.
-    label_kind_by_column: dict[str, str]
-    remarks: list[str]  # Notes shown to the user on splits and rows left out.
+def _convert_dataset_to_user_data(
+    location: str, dataset: Dataset | Mapping[str, Dataset], column_choice: str
+) -> UserData:
+    """Turn a `datasets.Dataset` or `DatasetDict` into task, rows by split, and remarks.
 
+    Where the feature type of a column has class names, or is a float, the kind of a
+    label is not guessed. A data set with the columns of SQuAD on the hub has questions
+    about passages. Raises Refused without a split "train", and where none of its rows
+    has a class.
 
-def _read_dataset_tables(
-    location: str, dataset: Dataset | Mapping[str, Dataset]
-) -> DatasetTables:
-    """Return the tables of a `datasets.Dataset` or `DatasetDict`, one for each split.
-
-    The result is ({split: table, a list of (split and row, cells)}, {column: "classes"
-    or "scores"}, remarks for the user). The second part has the columns whose feature
-    type has class names, or is a float, so that the kind of a label is not guessed.
-    Raises Refused without a split "train", and where none of its rows has a class.
-
-    location: the name of the data, for errors."""
+    location: the name of the data, for errors.
+    column_choice: the columns that the user named, such as "body, stars: scores", or
+    ""."""
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, rest = _match_names_to_splits(location, parts)
+    by_split, remarks = _match_names_to_splits(location, parts)
     if "train" not in by_split:
         raise Refused(
             f"{location} has no split train, but {', '.join(parts)}: name it so"
         )
+    features = by_split["train"].features
+    if not column_choice and squad.ROW_KEYS <= features.keys():
+        questions = {
+            split: squad.parse_questions(Path(location) / split, part.to_list())
+            for split, part in by_split.items()
+        }
+        return _convert_questions_to_user_data(location, questions, remarks)
     kinds = {}
-    for name, feature in by_split["train"].features.items():
+    for name, feature in features.items():
         if hasattr(feature, "names"):
             kinds[name] = roles.CLASSES
         elif str(getattr(feature, "dtype", "")).startswith("float"):
             kinds[name] = roles.SCORES
-    tables, remarks = {}, [f"not read: {', '.join(rest)}"] * bool(rest)
+    tables = {}
     for split, dataset_part in by_split.items():
         body = lines.list_dataset_rows(dataset_part)
         if lost := len(dataset_part) - len(body):
@@ -393,14 +345,14 @@ def _read_dataset_tables(
         raise make_file_content_error(
             f"{location}, train", fault, "rows with a class", "label some"
         )
-    return DatasetTables(tables, kinds, remarks)
+    return _convert_tables_to_user_data(location, tables, kinds, remarks, column_choice)
 
 
 def _convert_tables_to_user_data(
     location: str,
     table_by_split: Mapping[str, Table],
     label_kind_by_column: Mapping[str, str],
-    remarks: Iterable[str],
+    remarks: list[str],
     column_choice: str,
 ) -> UserData:
     """Turn a user's tables into task, rows by split, and remarks for the user.
@@ -414,68 +366,62 @@ def _convert_tables_to_user_data(
     remarks: sentences for the user on how the files were read.
     column_choice: the columns that the user named, such as "body, stars: scores", or
     ""."""
-    names, kind = roles.parse_column_choice(column_choice)
-    chosen = roles.recognise_column_roles(location, table_by_split["train"], names)
-    known_kind = kind or label_kind_by_column.get(chosen.label, "")
-    remarks = list(remarks)
-    layout = {"texts": [[name] for name in chosen.texts], "label": [chosen.label]}
+    chosen, kind = roles.parse_column_choice(column_choice)
+    columns, unused = roles.recognise_column_roles(
+        location, table_by_split["train"], chosen
+    )
+    *texts, label = columns
+    known_kind = kind or label_kind_by_column.get(label, "")
+    layout = {"texts": [[name] for name in texts], "label": [label]}
     rows = {}
     for split, body in table_by_split.items():
-        if split == "test" and not _is_labelled(body, chosen.label):
+        if split == "test" and not _is_labelled(body, label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
-            body, lost = _drop_rows_with_empty_cells(
-                body, (*chosen.texts, chosen.label)
-            )
-            rows[split], remarks = read.parse_rows(body, layout), remarks + lost
-    coding = roles.infer_label_coding(location, chosen.label, known_kind, rows)
+            body = _drop_rows_with_empty_cells(body, columns, remarks)
+            rows[split] = read.parse_rows(body, layout)
+    coding = roles.infer_label_coding(location, label, known_kind, rows)
     splits = {
         split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()
     }
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
-    name = f"{location}: {chosen.format_column_choice(coding.kind)}"
+    names = roles.format_column_names(columns)
     about, *more = coding.lines
-    first = f"texts: {', '.join(chosen.texts)}; label: {chosen.label}, {about}"
-    if chosen.unused:
-        more.append(f"left out: {', '.join(chosen.unused)}")
+    first = f"texts: {', '.join(texts)}; label: {label}, {about}"
+    if unused:
+        more.append(f"left out: {', '.join(unused)}")
     if coding.is_open:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{shorten_path(location)}: {chosen.format_column_choice(other)}"
+        typed = f"{shorten_path(location)}: {names}: {other}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
-    pair = len(chosen.texts) == 2
+    name, pair = f"{location}: {names}: {coding.kind}", len(texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
     return _build_user_data(location, task, splits, [first, *more, *remarks])
 
 
-class FullRows(NamedTuple):
-    rows: Table
-    remarks: list[str]  # Notes shown to the user on the rows that were dropped.
-
-
 def _drop_rows_with_empty_cells(
-    rows: Table, required_columns: Sequence[str]
-) -> FullRows:
+    rows: Table, required_columns: Sequence[str], remarks_to_extend: list[str]
+) -> Table:
     """Drop the rows of a table that have an empty cell in one of the required columns.
 
-    Returns (table, remarks for the user on the dropped rows). A model cannot learn from
-    a row without text or label, but many such rows point to a wrong column: Refused is
-    raised if they are more than 5 % (FEW) of the rows.
+    A model cannot learn from a row without text or label, but many such rows point to a
+    wrong column: Refused is raised if they are more than 5 % (FEW) of the rows.
 
-    rows: the table, a list of (file and line, cells), with the header first."""
+    rows: the table, a list of (file and line, cells), with the header first.
+    remarks_to_extend: sentences for the user, to which one on dropped rows is added."""
     (file, head), *body = rows
-    names = [convert_cell_to_text(name, file) for name in head]
-    positions = [names.index(name) for name in required_columns if name in names]
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
-        present = [i for i in positions if i < len(cells)]
         lacking = [
-            names[i] for i in present if not convert_cell_to_text(cells[i], place)
+            name
+            for name, cell in zip(head, cells, strict=False)
+            if name in required_columns and not convert_cell_to_text(cell, place)
         ]
         gaps.update(lacking[:1])
         (empty if lacking else full).append((place, cells))
     if not empty:
-        return FullRows(rows, [])
+        return rows
     where = f"such as {Path(empty[0][0]).name}"
     counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
     about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
@@ -485,21 +431,19 @@ def _drop_rows_with_empty_cells(
         raise make_file_content_error(
             file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
         )
-    return FullRows([rows[0], *full], [f"left out {about}, {where}"])
+    remarks_to_extend.append(f"left out {about}, {where}")
+    return [rows[0], *full]
 
 
 def _is_labelled(rows: Table, label_column: str) -> bool:
     """Return whether the rows of a table have labels. Test files of public contests
     have no such column, or only -1 in it."""
-    (place, head), *body = rows
-    names = [convert_cell_to_text(name, place) for name in head]
-    if label_column not in names:
-        return False
-    position = names.index(label_column)
+    (_, head), *body = rows
     return any(
-        convert_cell_to_text(cells[position], place) not in ("", "-1", "-1.0")
+        convert_cell_to_text(cell, place) not in ("", "-1", "-1.0")
         for place, cells in body
-        if position < len(cells)
+        for name, cell in zip(head, cells, strict=False)
+        if name == label_column
     )
 
 
@@ -513,23 +457,6 @@ def _has_squad_layout(path: Path) -> bool:
     first = articles[0] if isinstance(articles, list) and articles else None
     needed_keys = squad.ROW_KEYS if isinstance(value, list) else {"paragraphs"}
     return isinstance(first, dict) and needed_keys <= first.keys()
-
-
-def _list_squad_rows(
-    location: str, dataset: Dataset | Mapping[str, Dataset]
-) -> dict[str, list[squad.Question]]:
-    """Return {split: questions} of a `datasets.Dataset` with the columns of SQuAD on
-    the hub, and {} of any other one.
-
-    location: the name of the data, for errors."""
-    parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, _ = _match_names_to_splits(location, parts)
-    if "train" not in by_split or not squad.ROW_KEYS <= {*by_split["train"].features}:
-        return {}
-    return {
-        split: squad.parse_questions(Path(location) / split, part.to_list())
-        for split, part in by_split.items()
-    }
 
 
 def _convert_questions_to_user_data(

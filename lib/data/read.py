@@ -12,6 +12,7 @@ the JSON lines that `fetch` downloads are read, or else files of another origin,
 dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks
 around a text are dropped. Labels of GLUE are names or digits."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.core.disk import read_toml
+from lib.core.disk import read_toml, write_text_file
 from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Json
 from lib.data import Split, Task, squad
@@ -32,7 +33,6 @@ from lib.data.lines import (
     parse_number,
     quote_for_message,
     read_table_file,
-    write_json_lines,
 )
 
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
@@ -133,7 +133,8 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
             raise Refused(
                 f"the hub's {task_name} has no split {hub_split}, but {given}"
             )
-        write_json_lines((folder / name).with_suffix(".jsonl"), rows)
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        write_text_file((folder / name).with_suffix(".jsonl"), text)
     return folder
 
 
@@ -226,7 +227,6 @@ def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
     number of cells in a file without a header), "empty" (whether one text of a pair may
     be empty) and "torn" (how many incomplete rows may be skipped)."""
     (place, head), *body = header_and_rows
-    head = [convert_cell_to_text(cell, place) for cell in head]
     positions, lacking = [], []
     for names in (*column_layout["texts"], column_layout["label"]):
         present = [head.index(name) for name in names if name in head]
@@ -298,13 +298,12 @@ def _make_official_split(rows: list[ParsedRow], column_layout: Json) -> Split:
     () for scores from 0 to 5, and "source" the benchmark, such as "glue"."""
     classes = column_layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
-    codes |= (
-        {str(c): c for c in codes.values()} if column_layout["source"] == "glue" else {}
-    )
+    if column_layout["source"] == "glue":
+        codes |= {str(code): code for code in codes.values()}
 
     def encode_label(row: ParsedRow) -> float:
-        value = codes.get(row.label, -1) if classes else parse_number(row.label, -1)
-        if not 0 <= value <= (len(classes) or 5):
+        value = codes.get(row.label) if classes else parse_number(row.label)
+        if value is None or not 0 <= value <= (len(classes) or 5):
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
             raise make_file_content_error(

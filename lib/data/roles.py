@@ -14,15 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from lib.core.names import check_known_name
+from lib.core.names import Refused, check_known_name
 from lib.data.lines import (
-    ErrorText,
+    NUMBER,
     Table,
-    convert_cell_to_text,
     find_cell_separator,
     make_file_content_error,
+    parse_number,
     quote_for_message,
     read_lines,
     shorten_path,
@@ -58,8 +57,6 @@ CLASSES, SCORES = "classes", "scores"
 # numbers with gaps between them, such as 1, 3 and 10, are classes if there are at most
 # this many different ones, and else scores of a regression.
 MOST_CLASSES, MOST_GRADES = 100, 20
-# Pattern of a number, which may have a decimal comma and a percent sign.
-NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
 # MANY: a class of a single row is reported to the user as a probable mistake if there
 # are at least this many rows for each class. FEW: largest share of rows that may be
 # left out because of an empty cell, or because the answer is not at its position in the
@@ -70,34 +67,6 @@ FEW = 0.05
 # thousands, such as "1,500", which could also be a decimal.
 SEVERAL = re.compile(r"\d+(?:(?:,\s+\d+)+|(?:,\s*\d+){2,})")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
-
-
-class ColumnChoice(NamedTuple):
-    column_names: list[str]  # Texts first, the label last.
-    label_kind: str  # "classes" or "scores"; "" where the user names neither.
-
-
-@dataclass(frozen=True)
-class ColumnRoles:
-    """A ColumnRoles says which columns of a user's table are read.
-
-    texts: the names of the one or two text columns.
-    label: the name of the label column.
-    unused: sentences for the user that name the columns left out and give the
-    reasons."""
-
-    texts: tuple[str, ...]
-    label: str
-    unused: tuple[str, ...]
-
-    def format_column_choice(self, label_kind: str) -> str:
-        """Return the text by which a user chooses these columns and a kind of label.
-
-        An example is "title, body, stars: scores", with the label last. Error messages
-        and the name of the task contain it, and `parse_column_choice` reads it.
-
-        label_kind: "classes" or "scores"."""
-        return f"{format_column_names((*self.texts, self.label))}: {label_kind}"
 
 
 @dataclass(frozen=True)
@@ -127,43 +96,39 @@ def format_column_names(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
-def parse_column_choice(column_choice: str) -> ColumnChoice:
+def parse_column_choice(column_choice: str) -> tuple[list[str], str]:
     """Return (column names, kind of label) of the text by which a user chooses columns.
 
     "title, body, stars: scores" gives (["title", "body", "stars"], "scores"): texts
     first, the label last. The kind is "classes", "scores", or "" where none is given. A
     name with a comma must be in double quotes."""
-    *_, last = column_choice.rpartition(":")
-    kind = last.strip().lower() if ":" in column_choice else ""
-    if kind in (CLASSES, SCORES):
-        column_choice = column_choice.rpartition(":")[0]
-    else:
-        kind = ""
-    cells = next(csv.reader([column_choice], skipinitialspace=True), [])
-    return ColumnChoice([cell.strip() for cell in cells if cell.strip()], kind)
+    match = re.fullmatch(rf"(.*):\s*({CLASSES}|{SCORES})\s*", column_choice, re.I)
+    names, kind = match.groups() if match else (column_choice, "")
+    cells = next(csv.reader([names], skipinitialspace=True), [])
+    return [cell.strip() for cell in cells if cell.strip()], kind.lower()
 
 
 def recognise_column_roles(
     error_location: str, header_and_rows: Table, chosen_columns: Sequence[str]
-) -> ColumnRoles:
+) -> tuple[list[str], list[str]]:
     """Find out which columns of a user's table are texts and which is the label.
 
-    Raises Refused where that is not clear; the message tells how to name the columns.
+    Returns (columns, unused): the names of the one or two text columns and, last, of
+    the label column; and sentences for the user that name the columns left out and give
+    the reasons. Raises Refused where that is not clear; the message tells how to name the columns.
 
     error_location: the path of the data, for errors.
     header_and_rows: the table of training rows, a list of (file and line, cells), with
     the header first.
     chosen_columns: the columns that the user named, the label last; without any they
     are inferred from the header and from the values."""
-    header = [
-        convert_cell_to_text(name, error_location) for name in header_and_rows[0][1]
-    ]
+    header = header_and_rows[0][1]
+    columns = _group_cells_by_column(header, header_and_rows[1:])
     is_named = chosen_columns and {*chosen_columns} <= {*header}
-    if not is_named and _header_looks_like_data_row(header_and_rows, header):
-        raise make_file_content_error(
-            error_location,
-            *_describe_missing_header(error_location, header_and_rows, header),
-        )
+    file, _, line_number = header_and_rows[0][0].rpartition(":")
+    is_text_file = line_number.isdigit()  # JSON and Parquet always have names.
+    if is_text_file and not is_named and _header_looks_like_data_row(header, columns):
+        raise _make_missing_header_error(error_location, file, header, header_and_rows)
     if chosen_columns:
         for name in chosen_columns:
             column, _, kind = name.rpartition(":")
@@ -172,83 +137,65 @@ def recognise_column_roles(
                 kinds = f"{CLASSES} or {SCORES}"
                 raise make_file_content_error(error_location, fault, kinds, "name one")
             check_known_name(f"column of {error_location}", name, header)
-        texts, labels, unclear = list(chosen_columns[:-1]), [chosen_columns[-1]], []
+        texts, labels, unclear = chosen_columns[:-1], chosen_columns[-1:], []
     else:
         labels = [name for name in header if is_label_column_name(name)]
-        texts = [
-            name for name in header if is_text_column_name(name) and name not in labels
-        ]
-        unclear = [
-            name
-            for name in header
-            if not (is_label_column_name(name) or is_text_column_name(name))
-        ]
+        others = [name for name in header if name not in labels]
+        texts = [name for name in others if is_text_column_name(name)]
+        unclear = [name for name in others if name not in texts]
     decided = (
-        _count_label_determined_column_values(header_and_rows, header, labels[0])
+        _count_label_determined_column_values(columns, labels[0])
         if len(labels) == 1
         else {}
     )
-    for name in texts if chosen_columns else ():
-        if decided.get(name, 0) > 1:
-            text, label = map(quote_for_message, (name, labels[0]))
-            fault = f"the text {text} is the label {label} in other words"
-            raise make_file_content_error(
-                error_location, fault, "a text that leaves it open", "leave it out"
-            )
-    if not chosen_columns:
-        texts = [name for name in texts if decided.get(name, 0) < 2] or texts
-        unclear = [
-            name
-            for name in unclear
-            if not (name in decided or is_metadata_column_name(name))
-        ]
+    revealing = [name for name in texts if decided.get(name, 0) > 1]
+    if chosen_columns and revealing:
+        text, label = map(quote_for_message, (revealing[0], labels[0]))
+        fault = f"the text {text} is the label {label} in other words"
+        raise make_file_content_error(
+            error_location, fault, "a text that leaves it open", "leave it out"
+        )
+    texts = [name for name in texts if name not in revealing] or texts
+    unclear = [
+        name
+        for name in unclear
+        if not (name in decided or is_metadata_column_name(name))
+    ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
     if not is_clear or any(header.count(name) > 1 for name in chosen):
-        raise make_file_content_error(
-            error_location,
-            *_describe_unclear_columns(error_location, header_and_rows, header),
-        )
+        raise _make_unclear_columns_error(error_location, header, columns)
     unused: dict[str, list[str]] = {}
-    for name, why in _explain_unused_columns(
-        header_and_rows, header, chosen, decided
-    ).items():
-        unused.setdefault(why, []).append(name or "a column without a name")
+    for name in dict.fromkeys(header):
+        if name not in chosen:
+            why = _explain_unused_column(name, columns, labels[0], decided)
+            unused.setdefault(why, []).append(name or "a column without a name")
     unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
-    return ColumnRoles(tuple(texts), labels[0], tuple(unused_texts))
+    return chosen, unused_texts
 
 
-def _explain_unused_columns(
-    rows: Table,
-    header: list[str],
-    chosen_columns: Sequence[str],
+def _explain_unused_column(
+    name: str,
+    columns: Mapping[str, Sequence[str]],
+    label_column: str,
     label_determined_column_value_counts: Mapping[str, int],
-) -> dict[str, str]:
-    """Return {column: reason} for the columns of a user's table that are not read.
+) -> str:
+    """Return the reason why a column of a user's table is not read.
 
     The user is shown the reasons, to notice a column that was left out by mistake.
 
-    rows: the table, a list of (file and line, cells), with the header first.
-    chosen_columns: the columns that are read, texts first, the label last.
+    columns: {column: cells} of the table.
     label_determined_column_value_counts: {column: number of different values} of the
     columns whose value follows from the label."""
-    reasons, label = {}, chosen_columns[-1]
-    for name in header:
-        if name in chosen_columns:
-            continue
-        if label_determined_column_value_counts.get(name, 0) > 1:
-            reasons[name] = "the label decides it"
-        elif (
-            _count_label_determined_column_values(rows, header, name).get(label, 0) > 1
-        ):
-            reasons[name] = "it decides the label"
-        elif is_metadata_column_name(name):
-            reasons[name] = "no text, by its name"
-        elif name in label_determined_column_value_counts:
-            reasons[name] = "always the same"
-        else:
-            reasons[name] = "not named by you"
-    return reasons
+    if label_determined_column_value_counts.get(name, 0) > 1:
+        return "the label decides it"
+    if _count_label_determined_column_values(columns, name).get(label_column, 0) > 1:
+        return "it decides the label"
+    if is_metadata_column_name(name):
+        return "no text, by its name"
+    if name in label_determined_column_value_counts:
+        return "always the same"
+    return "not named by you"
 
 
 def split_column_name_into_words(column_name: str) -> set[str]:
@@ -278,13 +225,14 @@ def is_metadata_column_name(column_name: str) -> bool:
     )
 
 
-def _header_looks_like_data_row(rows: Table, header: list[str]) -> bool:
+def _header_looks_like_data_row(
+    header: Sequence[str], columns: Mapping[str, Sequence[str]]
+) -> bool:
     """Return whether the first line of a text file looks like data instead of column
     names: it has a number, a sentence or a cell that its column has again, and no usual
-    name of a label column. Tables in JSON and Parquet always have names.
+    name of a label column.
 
-    rows: the table, a list of (file and line, cells), with the header first."""
-    columns = _group_cells_by_column(rows, header)
+    columns: {column: cells} of the other lines."""
     looks = [
         NUMBER.fullmatch(name)
         or len(name.split()) > 4
@@ -292,15 +240,11 @@ def _header_looks_like_data_row(rows: Table, header: list[str]) -> bool:
         and not is_text_column_name(name)
         for name in header
     ]
-    return (
-        re.search(r":\d+$", rows[0][0]) is not None
-        and any(looks)
-        and not any(map(is_label_column_name, header))
-    )
+    return any(looks) and not any(map(is_label_column_name, header))
 
 
 def _count_label_determined_column_values(
-    rows: Table, header: list[str], label_column: str
+    columns: Mapping[str, Sequence[str]], label_column: str
 ) -> dict[str, int]:
     """Return {column: number of different values} of columns that the label determines.
 
@@ -309,113 +253,115 @@ def _count_label_determined_column_values(
     Neither is a useful text. The result is empty where more than half of the labels are
     different, so that nothing can be concluded.
 
-    rows: the table, a list of (file and line, cells), with the header first."""
-    columns = _group_cells_by_column(rows, header)
-    labels = columns.pop(label_column, [])
+    columns: {column: cells} of the table."""
+    labels = columns.get(label_column, ())
     different = set(labels)
     if not labels or 2 * len(different) > len(labels):
         return {}
     return {
         name: len(set(values))
         for name, values in columns.items()
-        if len({*zip(labels, values, strict=True)}) == len(different)
+        if name != label_column
+        and len({*zip(labels, values, strict=True)}) == len(different)
     }
 
 
-def _group_cells_by_column(rows: Table, header: list[str]) -> dict[str, list[str]]:
+def _group_cells_by_column(header: Sequence[str], rows: Table) -> dict[str, list[str]]:
     """Return {column: cells as text} of a table.
 
     Columns are compared by it to find out which are texts and label. Rows that have
     more or fewer cells than the header are left out.
 
-    rows: the table, a list of (file and line, cells), with the header first."""
+    header: the names of the columns.
+    rows: the rows below the header, a list of (file and line, cells)."""
     body = [
         ["" if cell is None else str(cell) for cell in cells]
-        for _, cells in rows[1:]
+        for _, cells in rows
         if len(cells) == len(header)
     ]
     return dict(zip(header, map(list, zip(*body, strict=True)), strict=False))
 
 
-def _describe_unclear_columns(
-    location: str, rows: Table, header: list[str]
-) -> ErrorText:
-    """Return an error's text for a user's table whose columns are not clear.
+def _make_unclear_columns_error(
+    location: str, header: Sequence[str], columns: Mapping[str, Sequence[str]]
+) -> Refused:
+    """Return the error about a user's table whose columns are not clear.
 
     It is for the case that texts and label cannot be distinguished by their names. The
-    text has three parts: (problem, what is expected, fix). The fix is a command-line
-    option to type that names the most probable columns.
+    fix in its message is a command-line option to type that names the most probable
+    columns.
 
     location: the path of the data.
-    rows: the table, a list of (file and line, cells), with the header first."""
+    columns: {column: cells} of the table."""
     fault = f"columns {', '.join(map(quote_for_message, header))}"
     expected = "one or two texts and a label, known by their names, each once"
-    if repeated := [name for name, count in Counter(header).items() if count > 1]:
-        return ErrorText(fault, expected, f"rename one of the columns {repeated[0]!r}")
+    if repeated := [name for name in header if header.count(name) > 1]:
+        fix = f"rename one of the columns {repeated[0]!r}"
+        return make_file_content_error(location, fault, expected, fix)
     if len(header) == 1:
+        fault = f"one column, {quote_for_message(header[0])}"
         fix = "add a column with the label of each row"
         if separator := re.search("[,;|]", header[0]):
             fix = f"name the file .csv, if cells are parted by {separator[0]!r}"
-        return ErrorText(f"one column, {quote_for_message(header[0])}", expected, fix)
+        return make_file_content_error(location, fault, expected, fix)
     columns = {
         name: cells
-        for name, cells in _group_cells_by_column(rows, header).items()
+        for name, cells in columns.items()
         if name and cells.count("") <= FEW * len(cells)
     }
-    labels = [n for n in dict.fromkeys(header) if is_label_column_name(n)]
+    labels = [n for n in header if is_label_column_name(n)]
     labels = labels or [
         n
         for n in columns
         if split_column_name_into_words(n) & LABELS and not is_text_column_name(n)
     ]
-    labels = labels or [_find_probable_label_column(columns) or "LABEL"]
-    texts = [n for n in columns if is_text_column_name(n) and n not in labels]
-    rest = [n for n in columns if n not in labels and not is_metadata_column_name(n)]
+    labels = labels or [_find_probable_label_column(columns)]
+    others = {n: cells for n, cells in columns.items() if n not in labels}
+    texts = [n for n in others if is_text_column_name(n)]
     texts = texts or _find_columns_with_longest_texts(
-        {name: columns[name] for name in rest}
+        {n: cells for n, cells in others.items() if not is_metadata_column_name(n)}
     )
-    lists = [
-        format_column_names([*(texts[:2] or ["TEXT"]), name]) for name in labels[:3]
-    ]
-    choices = [
-        f"--data {shlex.quote(f'{shorten_path(location)}: {names}')}" for names in lists
-    ]
+    choices = []
+    for label in labels[:3]:
+        names = format_column_names([*(texts[:2] or ["TEXT"]), label])
+        typed = shlex.quote(f"{shorten_path(location)}: {names}")
+        choices.append(f"--data {typed}")
     fix = f"name them, the label last: {' or '.join(choices)}"
-    return ErrorText(fault, expected, fix)
+    return make_file_content_error(location, fault, expected, fix)
 
 
-def _describe_missing_header(
-    location: str, rows: Table, header: list[str]
-) -> ErrorText:
-    """Return an error's text for a user's file that has no row of column names.
+def _make_missing_header_error(
+    location: str, first_file: str, first_row: Sequence[str], rows: Table
+) -> Refused:
+    """Return the error about a user's file that has no row of column names.
 
-    The text has three parts: (problem, what is expected, fix). The fix is a shell
-    command that adds a header with probable names.
+    The fix in its message is a shell command that adds a header with probable names.
 
-    location: the path of the data.
-    rows: the table, a list of (file and line, cells), without a header.
-    header: the first row, which looks like data."""
-    data_path, location = Path(location), rows[0][0].rpartition(":")[0] or location
-    numbers = [str(n) for n in range(1, len(header) + 1)]
-    columns = _group_cells_by_column([(location, numbers), *rows], numbers)
+    location: the path of the data: the file, or its folder.
+    first_file: the path of the file.
+    first_row: the cells of its first row, which looks like data.
+    rows: the table, a list of (file and line, cells), the first row included."""
+    numbers = [str(n) for n in range(1, len(first_row) + 1)]
+    columns = _group_cells_by_column(numbers, rows)
     label = _find_probable_label_column(columns)
     others = {number: cells for number, cells in columns.items() if number != label}
     texts = [n for n, c in others.items() if sum(map(len, c)) > 12 * len(c)]
     texts = texts or _find_columns_with_longest_texts(others)[:1]
     roles = {number: f"text{n}" for n, number in enumerate(texts, 1)}
     roles |= {label: "label"}
-    names = [roles.get(number, f"id{number}") for number in numbers]
-    ending = Path(location).suffix
-    is_csv = ending.lower() == ".csv"
-    separator = find_cell_separator(read_lines(Path(location))[:1]) if is_csv else "\t"
-    line = separator.replace("\t", "\\t").join(names)
-    file = shlex.quote(shorten_path(location))
-    form = f"(printf '{line}\\n'; cat {file}) > names{ending}"
-    if Path(location) != data_path:
-        form += f"; mv names{ending} {file}"
-    fault = f"a first line {quote_for_message(', '.join(header))} that is a row"
+    path = Path(first_file)
+    is_csv = path.suffix.lower() == ".csv"
+    separator = find_cell_separator(read_lines(path)[:1]) if is_csv else "\t"
+    line = separator.replace("\t", "\\t").join(
+        roles.get(number, f"id{number}") for number in numbers
+    )
+    file, made = shlex.quote(shorten_path(first_file)), f"names{path.suffix}"
+    form = f"(printf '{line}\\n'; cat {file}) > {made}"
+    if path != Path(location):
+        form += f"; mv {made} {file}"
+    fault = f"a first line {quote_for_message(', '.join(first_row))} that is a row"
     fix = f"put them before it, such as {form}"
-    return ErrorText(fault, "the names of the columns", fix)
+    return make_file_content_error(location, fault, "the names of the columns", fix)
 
 
 def _find_columns_with_longest_texts(
@@ -431,7 +377,7 @@ def _find_columns_with_longest_texts(
 
 
 def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) -> str:
-    """Return the column that is probably the label, or "" if there is none.
+    """Return the column that is probably the label, or "LABEL" if there is none.
 
     It is the column with the fewest different values, but at least two, which is no
     text by its name. One that is an id or a date by its name is taken only where there
@@ -441,20 +387,12 @@ def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) ->
     counts = {
         n: (is_metadata_column_name(n), len(set(cells)))
         for n, cells in cells_by_column.items()
-        if n
-        and len(set(cells)) > 1
+        if len(set(cells)) > 1
         and not (
             is_text_column_name(n) and not split_column_name_into_words(n) & LABELS
         )
     }
-    return min(counts, key=counts.__getitem__, default="")
-
-
-def parse_label_as_number(label_text: str) -> float | None:
-    """Return the number that a label's text spells, also with a decimal comma or a
-    percent sign ("3,5 %" is 3.5) or a typographic minus, or None."""
-    match = NUMBER.fullmatch(label_text.replace("−", "-"))
-    return float(match[1].replace(",", ".")) if match else None
+    return min(counts, key=counts.__getitem__, default="LABEL")
 
 
 def infer_label_coding(
@@ -477,9 +415,9 @@ def infer_label_coding(
     label_kind: "classes", "scores", or "" to infer it.
     rows_by_split: {split name: rows}."""
     every = [row for part in rows_by_split.values() for row in part]
-    values = {row.label: parse_label_as_number(row.label) for row in every}
+    values = {row.label: parse_number(row.label) for row in every}
     most_classes = min(MOST_CLASSES, len(every) // 2)
-    label_kind = label_kind or _infer_label_kind(every, values)
+    label_kind = label_kind or _infer_label_kind(every, values, most_classes)
     for row in every:
         value = values[row.label]
         if label_kind == SCORES:
@@ -493,10 +431,19 @@ def infer_label_coding(
                 row.place, fault, expected, "mend or drop the row"
             )
     if label_kind == SCORES:
-        count, most = len({*values.values()}), len(every)
-        coding = _code_labels_as_scores(values, count <= most_classes)
+        numbers = {label: value for label, value in values.items() if value is not None}
+        low, high = min(numbers.values()), max(numbers.values())
+        count, most = len({*numbers.values()}), len(every)
+        coding = LabelCoding(
+            SCORES,
+            (),
+            (low, high),
+            lambda label: 5 * (numbers[label] - low) / (high - low),
+            (f"scores from {low:g} to {high:g}",),
+            count <= most_classes,
+        )
     else:
-        coding = _code_labels_as_classes(rows_by_split, values)
+        coding = _code_labels_as_classes(every, rows_by_split["train"], values)
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
@@ -511,7 +458,9 @@ def infer_label_coding(
 
 
 def _infer_label_kind(
-    rows: Sequence[ParsedRow], number_by_label: Mapping[str, float | None]
+    rows: Sequence[ParsedRow],
+    number_by_label: Mapping[str, float | None],
+    most_classes: int,
 ) -> str:
     """Return "classes" or "scores", as the spelling of the labels suggests.
 
@@ -520,10 +469,11 @@ def _infer_label_kind(
     such as "1, 4, 7".
 
     rows: the rows of all splits.
-    number_by_label: {label: the number that it spells, or None}."""
+    number_by_label: {label: the number that it spells, or None}.
+    most_classes: the largest number of classes if they are numbers without gaps."""
     parted = [n for n in number_by_label if re.search(r"\d[.,]\d", n)]
     if parted and all(map(THOUSANDS.fullmatch, parted)):
-        (row,) = [row for row in rows if row.label == parted[0]][:1]
+        row = next(row for row in rows if row.label == parted[0])
         fault = f"label {quote_for_message(row.label)}, with a mark before three digits"
         expected = f"{re.sub('[.,]', '', row.label)} for a whole number"
         fix = f"write it so; decimals are meant by the kind of label, `: {SCORES}`"
@@ -537,41 +487,20 @@ def _infer_label_kind(
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
             raise make_file_content_error(row.place, fault, "one", "drop such rows")
-    numbers = {value for value in number_by_label.values() if value is not None}
-    if 2 * sum(value is not None for value in number_by_label.values()) <= len(
-        number_by_label
-    ):
+    numbers = [value for value in number_by_label.values() if value is not None]
+    if 2 * len(numbers) <= len(number_by_label):
         return CLASSES
     if percents or any(value % 1 for value in numbers):
         return SCORES
-    is_gapless = max(numbers) - min(numbers) + 1 == len(numbers)
-    most = min(MOST_CLASSES, len(rows) // 2) if is_gapless else MOST_GRADES
-    return CLASSES if len(numbers) <= most else SCORES
-
-
-def _code_labels_as_scores(
-    number_by_label: Mapping[str, float | None], labels_could_be_classes: bool
-) -> LabelCoding:
-    numbers = {
-        label: value for label, value in number_by_label.items() if value is not None
-    }
-    low, high = min(numbers.values()), max(numbers.values())
-
-    def scale_label(label: str) -> float:
-        return 5 * (numbers[label] - low) / (high - low)
-
-    return LabelCoding(
-        SCORES,
-        (),
-        (low, high),
-        scale_label,
-        (f"scores from {low:g} to {high:g}",),
-        labels_could_be_classes,
-    )
+    count = len(set(numbers))
+    is_gapless = max(numbers) - min(numbers) + 1 == count
+    most = most_classes if is_gapless else MOST_GRADES
+    return CLASSES if count <= most else SCORES
 
 
 def _code_labels_as_classes(
-    rows_by_split: Mapping[str, Sequence[ParsedRow]],
+    rows: Sequence[ParsedRow],
+    train_rows: Sequence[ParsedRow],
     number_by_label: Mapping[str, float | None],
 ) -> LabelCoding:
     """Return the LabelCoding that takes a user's labels as names of classes.
@@ -581,6 +510,7 @@ def _code_labels_as_classes(
     only in case or blanks, and for a class without a training row, which no model could
     learn.
 
+    rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}."""
     spellings: dict[str | float, list[str]] = {}
     for label, value in number_by_label.items():
@@ -592,9 +522,9 @@ def _code_labels_as_classes(
         names |= dict.fromkeys(same, same[0])
     joint = [" and ".join(same) for same in spellings.values() if len(same) > 1]
     lines = [f"one class each: {'; '.join(joint)}"] * bool(joint)
-    classes = {names[row.label] for row in rows_by_split["train"]}
+    classes = {names[row.label] for row in train_rows}
     order = sorted(classes, key=lambda name: (number_by_label[name] or 0.0, name))
-    for row in (row for part in rows_by_split.values() for row in part):
+    for row in rows:
         name, fault = names[row.label], f"label {quote_for_message(row.label)}"
         if number_by_label[name] is None and name != row.label:
             fault, fix = f"{fault} beside {quote_for_message(name)}", "spell them alike"
@@ -605,12 +535,11 @@ def _code_labels_as_classes(
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
             raise make_file_content_error(row.place, fault, expected, fix)
-    every = [row for part in rows_by_split.values() for row in part]
-    counts = Counter(names[row.label] for row in every)
-    rare = [row for row in every if counts[names[row.label]] == 1]
+    counts = Counter(names[row.label] for row in rows)
+    rare = [row for row in rows if counts[names[row.label]] == 1]
     # A label that occurs once among many rows is mostly a typing error. It would become
     # a class of its own, so the user is told of it.
-    if rare and len(every) >= MANY * len(order):
+    if rare and len(rows) >= MANY * len(order):
         place, label = rare[0].place, quote_for_message(rare[0].label)
         lines.append(
             f"classes of a single row: {len(rare)}, such as {label} of {place}; "

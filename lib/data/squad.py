@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.core.names import Refused
 from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import make_file_content_error, read_json_value
@@ -111,8 +110,6 @@ def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Qu
                 Question(str(row.get("id", number)), text, passage, answers, is_placed)
             )
         return rows
-    except Refused:
-        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         layout = "SQuAD's layout, data[].paragraphs[].qas[], or a row for each question"
         raise make_file_content_error(error_location, repr(error), layout) from None

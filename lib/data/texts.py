@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 from lib.core import paths
 from lib.core.disk import read_disk_cache_or_compute
@@ -81,24 +80,15 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
         yield from (document for turn in turns for document in turn if document)
         return
     most, title = TEXTS[corpus_name]
-    yield from filter(
-        None,
-        (
-            document[title:]
-            for document in read_documents(list_corpus_files(corpus_name), most)
-        ),
-    )
-
-
-class CorpusDigest(NamedTuple):
-    document_count: int
-    digest: str
+    for document in read_documents(list_corpus_files(corpus_name), most):
+        if len(document) > title:
+            yield document[title:]
 
 
 @cache
 def digest_documents(
     corpus_name: str, document_count: int | None = None
-) -> CorpusDigest:
+) -> tuple[int, str]:
     """Return (number, digest) of the first documents of a corpus for pre-training.
 
     The description of a training run contains the digest, which identifies the text
@@ -117,11 +107,10 @@ def digest_documents(
         return [number, body.hexdigest()[:16]]
 
     key = ["text", corpus_name, document_count]
-    return CorpusDigest(
-        *read_disk_cache_or_compute(
-            key, list_corpus_files(corpus_name), count_and_digest_documents
-        )
+    number, digest = read_disk_cache_or_compute(
+        key, list_corpus_files(corpus_name), count_and_digest_documents
     )
+    return number, digest
 
 
 def make_corpus_data_descriptor(
@@ -142,9 +131,8 @@ def make_corpus_data_descriptor(
     digest = find_local_or_committed_digest(
         key, lambda: digest_documents(corpus_name, document_count)[1]
     )
-    return {"text": corpus_name, "digest": digest} | (
-        {"documents": document_count} if document_count else {}
-    )
+    number = {"documents": document_count} if document_count else {}
+    return {"text": corpus_name, "digest": digest} | number
 
 
 def iterate_verified_documents(corpus_descriptor: Json) -> Iterator[list[str]]:

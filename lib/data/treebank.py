@@ -36,24 +36,17 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lib.core.names import Absent, Refused
 from lib.data import Split
-from lib.data.lines import MEND, make_file_content_error, read_lines
+from lib.data.lines import make_file_content_error, read_lines
 from lib.data.read import SENTEVAL
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# (word, part of speech, morphological features).
-Form: TypeAlias = tuple[str, str, str]
-FormAtPosition: TypeAlias = tuple[Form, int]
-# {key, such as a lemma or a document: "train", "dev" or "test"}. All rows with the same
-# key go to the same split, so that a model cannot score by remembering a key.
-SplitByKey: TypeAlias = dict[str, str]
 
 # Numbers of words that a sentence may have. SentEval has at most 28, which would lose a
 # tenth of the sentences of a small treebank.
@@ -148,7 +141,7 @@ def read_sentences(path: Path | str) -> list[Sentence]:
             except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
                 place, fault = f"{path}:{number}", "no tree before this line"
-                raise make_file_content_error(place, fault, tree, MEND) from None
+                raise make_file_content_error(place, fault, tree) from None
             rows = []
     return sentences
 
@@ -197,17 +190,12 @@ def _read_feature(sentence: Sentence, position: int, feature_name: str) -> str:
     return match[1] if match else ""
 
 
-class TargetWord(NamedTuple):
-    label: str
-    lemma: str
-
-
 def _find_target_word(
     sentence: Sentence,
     part_of_speech: str,
     tense_or_number_by_position: Mapping[int, str],
     main_clause_depth: int,
-) -> TargetWord | None:
+) -> tuple[str, str] | None:
     """Find the word whose tense or number a probing task asks about: (label, lemma).
 
     The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. Candidates are
@@ -228,15 +216,15 @@ def _find_target_word(
         if sentence.kinds[i] == part_of_speech and v in _NAMES
     ]
     candidates = [i for i in words if level[i] == main_clause_depth]
-    if words and not candidates and len(set(tense_or_number_by_position.values())) == 1:
-        candidates = [min(words, key=level.__getitem__)]
+    if not candidates and len(set(tense_or_number_by_position.values())) == 1:
+        candidates = sorted(words, key=level.__getitem__)
     if not candidates:
         return None
     i = candidates[0]
-    return TargetWord(_NAMES[tense_or_number_by_position[i]], sentence.lemmas[i])
+    return _NAMES[tense_or_number_by_position[i]], sentence.lemmas[i]
 
 
-def find_verb_with_tense(sentence: Sentence) -> TargetWord | None:
+def find_verb_with_tense(sentence: Sentence) -> tuple[str, str] | None:
     """Return (label, lemma) of the verb whose tense the probing task Tense asks about.
 
     The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
@@ -251,7 +239,7 @@ def find_verb_with_tense(sentence: Sentence) -> TargetWord | None:
 
 def find_noun_with_grammatical_number(
     sentence: Sentence, dependency_relation: str
-) -> TargetWord | None:
+) -> tuple[str, str] | None:
     """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
 
     These two probing tasks ask for the number of a subject or an object: "NN" is
@@ -284,14 +272,7 @@ def format_top_constituents(sentence: Sentence) -> str:
     return " ".join(names)
 
 
-class SwappedClauses(NamedTuple):
-    words: list[str]
-    # 1 if the clause that was first is the longer one, -1 if it is the shorter one, 0
-    # for equal lengths.
-    longer_first: int
-
-
-def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
+def swap_coordinate_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
     """Swap the two coordinated main clauses of a sentence.
 
     "He left , but she stayed ." becomes "She stayed , but he left .". The probing task
@@ -321,7 +302,7 @@ def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
         return None
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
-    longer = (len(first) > len(last)) - (len(first) < len(last))
+    longer = int(np.sign(len(first) - len(last)))
     if first[0][0].isupper():  # Give the capital letter to the new first word.
         last[0] = last[0][0].upper() + last[0][1:]
         if (
@@ -330,14 +311,7 @@ def swap_coordinate_clauses(sentence: Sentence) -> SwappedClauses | None:
             and not first[0][1:2].isupper()
         ):
             first[0] = first[0].lower()
-    swapped = [*last, *words[comma : mark + 1], *first, *words[end:]]
-    return SwappedClauses(swapped, longer)
-
-
-class FrequencyClass(NamedTuple):
-    part_of_speech: str
-    features: str
-    count_bit_length: int
+    return [*last, *words[comma : mark + 1], *first, *words[end:]], longer
 
 
 @cache
@@ -381,10 +355,14 @@ class _Treebank:
             if self.times[form] in _ODD:
                 self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
-    def _find_frequency_class(self, word_form: Form) -> FrequencyClass:
-        # Two words count as equally frequent if their counts have the same number of
-        # bits; such counts differ by less than a factor of two.
-        return FrequencyClass(*word_form[1:], self.times[word_form].bit_length())
+    def _find_frequency_class(
+        self, word_form: tuple[str, str, str]
+    ) -> tuple[str, str, int]:
+        # It is (part of speech, features, bits of the word's count). Two words count as
+        # equally frequent if their counts have the same number of bits; such counts
+        # differ by less than a factor of two.
+        _, kind, features = word_form
+        return kind, features, self.times[word_form].bit_length()
 
     def make_example(
         self, task_name: str, sentence: Sentence, rng: Random
@@ -396,49 +374,49 @@ class _Treebank:
 
         task_name: one of SentEval's ten probing tasks, such as "Tense".
         rng: draws which change is made to the sentence, if any."""
-        words, label = list(sentence.words), rng.choice("IO")
+        words, change = list(sentence.words), rng.choice("IO")
+        key, stratum = sentence.document, 0
         if task_name == "Length":
-            return ProbingExample(
-                str(bisect_left(BINS, len(words))), sentence.document, words
-            )
-        if task_name == "WordContent":
+            label = str(bisect_left(BINS, len(words)))
+        elif task_name == "WordContent":
             names = self.names[task_name]
             asked = [word for word in map(str.lower, words) if word in names]
             if len(asked) != 1:
                 return None
-            return ProbingExample(str(names.index(asked[0])), " ".join(words), words)
-        if task_name == "Depth":
+            label, key = str(names.index(asked[0])), " ".join(words)
+        elif task_name == "Depth":
             bin = min(max(*compute_depths(sentence), 3), 6) - 3
-            return ProbingExample(
-                TASKS[task_name].labels[bin], sentence.document, words, len(words)
-            )
-        if task_name == "TopConstituents":
-            code = [*self.names[task_name], format_top_constituents(sentence)].index(
-                format_top_constituents(sentence)
-            )
-            return ProbingExample(str(code), sentence.document, words)
-        if task_name == "BigramShift":
-            return _make_bigram_shift_row(sentence, words, label, rng)
-        if task_name == "OddManOut":
+            label, stratum = TASKS[task_name].labels[bin], len(words)
+        elif task_name == "TopConstituents":
+            shape = format_top_constituents(sentence)
+            label = str([*self.names[task_name], shape].index(shape))
+        elif task_name == "BigramShift":
+            swapped = _swap_neighbouring_words(sentence, rng)
+            if not swapped:
+                return None
+            label, words = change, swapped if change == "I" else words
+        elif task_name == "CoordinationInversion":
+            inverted = swap_coordinate_clauses(sentence)
+            if not inverted:
+                return None
+            # The stratum is whether the first clause is the longer one. Rows are drawn
+            # so that both classes are equally frequent in each stratum; then the
+            # lengths do not reveal the label.
+            label, (swapped, stratum) = change, inverted
+            if change == "I":
+                words, stratum = swapped, -stratum
+        elif task_name == "OddManOut":
             return self._replace_by_odd_word(sentence, words, rng)
-        # The last value of a ProbingExample is its stratum: whether the first clause is
-        # the longer one. Rows are drawn so that both classes are equally frequent in
-        # each stratum; then the lengths do not reveal the label.
-        if task_name == "CoordinationInversion":
-            swapped, longer = swap_coordinate_clauses(sentence) or (None, 0)
-            if swapped and label == "I":
-                words, longer = swapped, -longer
-            return (
-                ProbingExample(label, sentence.document, words, longer)
-                if swapped
-                else None
+        else:
+            target = (
+                find_verb_with_tense(sentence)
+                if task_name == "Tense"
+                else find_noun_with_grammatical_number(sentence, _RELATION[task_name])
             )
-        label_and_key = (
-            find_verb_with_tense(sentence)
-            if task_name == "Tense"
-            else find_noun_with_grammatical_number(sentence, _RELATION[task_name])
-        )
-        return ProbingExample(*label_and_key, words) if label_and_key else None
+            if not target:
+                return None
+            label, key = target
+        return ProbingExample(label, key, words, stratum)
 
     def _replace_by_odd_word(
         self, sentence: Sentence, words: list[str], rng: Random
@@ -463,9 +441,12 @@ class _Treebank:
         return ProbingExample(label, lemma, words)
 
 
-def _make_bigram_shift_row(
-    sentence: Sentence, words: list[str], label: str, rng: Random
-) -> ProbingExample | None:
+def _swap_neighbouring_words(sentence: Sentence, rng: Random) -> list[str] | None:
+    """Swap two neighbouring words, drawn at random, for the probing task BigramShift.
+
+    Punctuation, the first word and two equal words are not swapped. Returns None where
+    no words are left, or the sentence has quotation marks."""
+    words = list(sentence.words)
     free = [kind not in ("PUNCT", "SYM") for kind in sentence.kinds]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [
@@ -474,12 +455,13 @@ def _make_bigram_shift_row(
     if not places or _QUOTES.intersection(words):
         return None
     i = rng.choice(places)
-    if label == "I":
-        words[i : i + 2] = words[i + 1], words[i]
-    return ProbingExample(label, sentence.document, words)
+    words[i : i + 2] = words[i + 1], words[i]
+    return words
 
 
-def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
+def _iterate_nouns_and_verbs(
+    sentence: Sentence,
+) -> Iterator[tuple[tuple[str, str, str], int]]:
     """Yield the nouns and verbs of a sentence, with their positions.
 
     An item is ((word, part of speech, morphological features), position). Words that
@@ -556,7 +538,7 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
 
 def _assign_group_keys_to_splits(
     rows: pd.DataFrame, stratify_by_label: bool
-) -> SplitByKey:
+) -> dict[str, str]:
     """Assign the keys of rows to splits, and return {key: "train", "dev" or "test"}.
 
     All rows of a key, such as a lemma, go to the same split, so that a model cannot
