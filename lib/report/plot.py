@@ -65,8 +65,12 @@ WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 def set_figure_style() -> None:
     """Set the style of all figures, with a fixed hash salt, so that equal figures give
     equal SVG bytes."""
-    look = {"svg.hashsalt": "workbook", "figure.dpi": 110}
-    look |= {"savefig.bbox": "tight", "axes.titlesize": "medium"}
+    look = {
+        "svg.hashsalt": "workbook",
+        "figure.dpi": 110,
+        "savefig.bbox": "tight",
+        "axes.titlesize": "medium",
+    }
     sns.set_theme(style="whitegrid", palette="colorblind", rc=look)
 
 
@@ -166,12 +170,11 @@ def make_panels(
         max_column_count, len(titles), max(1, int(WIDEST // panel_width_inches))
     )
     down = -(-len(titles) // across)
-    size = panel_width_inches * across, panel_height_inches * down
     figure, axes = plt.subplots(
         down,
         across,
         squeeze=False,
-        figsize=size,
+        figsize=(panel_width_inches * across, panel_height_inches * down),
         layout="constrained",
         **subplot_options,
     )
@@ -182,13 +185,13 @@ def make_panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def compute_t_interval_bounds(values: pd.Series) -> tuple[float, float]:
+def compute_t_interval_bounds(values: Any) -> tuple[float, float]:
     """Return (low, high) of the 95 % interval of a mean over seeds, by Student's t.
 
     seaborn takes this function as `errorbar`. Both ends are nan for fewer than SEEDS
     (3) values.
 
-    values: one value for each seed."""
+    values: a Series with one value for each seed."""
     if len(values) < SEEDS:
         return np.nan, np.nan
     e = estimate_mean_over_seeds(values)
@@ -216,15 +219,21 @@ def draw_means(
     frame = frame.dropna(subset=y_column)
     if not len(frame):
         return
-    line_options = LOOKS.get(label, {}) | line_options
-    how: dict[str, Any] = {"err_style": "bars", "err_kws": {"capsize": 3}}
-    how |= {"errorbar": compute_t_interval_bounds, "label": label, "legend": False}
-    sns.lineplot(frame, x=x_column, y=y_column, ax=axis, **how, **line_options)
+    sns.lineplot(
+        frame,
+        x=x_column,
+        y=y_column,
+        ax=axis,
+        label=label,
+        legend=False,
+        err_style="bars",
+        err_kws={"capsize": 3},
+        errorbar=compute_t_interval_bounds,
+        **LOOKS.get(label, {}) | line_options,
+    )
     few = frame[frame.groupby(x_column)[y_column].transform("size") < SEEDS]
     colour = axis.get_lines()[-1].get_color()
-    axis.plot(
-        few[x_column], few[y_column], ".", color=line_options.get("color", colour), ms=4
-    )
+    axis.plot(few[x_column], few[y_column], ".", color=colour, ms=4)
 
 
 def draw_differences_over_setting_values(
@@ -243,35 +252,44 @@ def draw_differences_over_setting_values(
     from the sixth line on.
     printed_differences: the same differences in a paper, as rows with line, x and mean.
     They are drawn as diamonds."""
-    palette = cycle((BLUE, VERMILION, GREEN, SKY, BLACK))
-    colours = dict(zip(differences["line"].unique(), palette, strict=False))
+    colours = cycle((BLUE, VERMILION, GREEN, SKY, BLACK))
     assert isinstance(axis.figure, Figure)
     for place, (name, rows) in enumerate(differences.groupby("line", sort=False)):
         # Shift each line by 4 points, so that no error bar hides another.
         aside = ScaledTranslation(place / 18, 0, axis.figure.dpi_scale_trans)
-        rows, look = rows.sort_values("x"), dict[str, Any](color=colours[name])
-        look["transform"] = axis.transData + aside
+        rows, colour = rows.sort_values("x"), next(colours)
+        look: dict[str, Any] = {"color": colour, "transform": axis.transData + aside}
         # Shifted artists do not set the axis limits, so these are set here.
         for end in ("low", "mean", "high"):
             axis.update_datalim(rows[["x", end]].dropna().to_numpy())
         axis.plot(rows["x"], rows["mean"], **look)
-        is_few, few_seeds = rows["seeds"] < SEEDS, f", fewer than {SEEDS} seeds"
+        is_few = rows["seeds"] < SEEDS
         few, sure = rows[is_few], rows[~is_few]
-        for part, more, face in ((few, few_seeds, "white"), (sure, "", look["color"])):
-            mark: dict[str, Any] = {"marker": "o", "mfc": face}
+        few_label = f"{name}, ours, fewer than {SEEDS} seeds"
+        for part, label, face in (
+            (few, few_label, "white"),
+            (sure, f"{name}, ours", colour),
+        ):
+            mark = look | {"marker": "o", "mfc": face}
             # Plot no data, only an entry of the legend with line and marker.
             if len(part):
-                axis.plot([], [], label=f"{name}, ours{more}", **look, **mark)
-            axis.plot(part["x"], part["mean"], ls="none", **look, **mark)
+                axis.plot([], [], label=label, **mark)
+            axis.plot(part["x"], part["mean"], ls="none", **mark)
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
         axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, ls="none", **look)
         if printed_differences is not None:
             theirs = printed_differences[
                 printed_differences["line"] == name
             ].sort_values("x")
-            how: dict[str, Any] = {"marker": "D", "mfc": "none", "ls": ":"}
-            how |= {"color": colours[name], "label": f"{name}, printed"}
-            axis.plot(theirs["x"], theirs["mean"], **how)
+            axis.plot(
+                theirs["x"],
+                theirs["mean"],
+                marker="D",
+                mfc="none",
+                ls=":",
+                color=colour,
+                label=f"{name}, printed",
+            )
     axis.autoscale_view()
     axis.axhline(0, color=INK, lw=0.8)
 
@@ -379,14 +397,8 @@ def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
         label_rows_and_x_axis(axis, words, axis_label + scale, 8.5 if is_long else 10)
     figure.suptitle(title, fontsize=11.5)
     if comparisons["word"].str.contains("†").any():
-        look: dict[str, Any] = {
-            "marker": r"$\dagger$",
-            "ms": 8,
-            "ls": "none",
-            "color": INK,
-            "label": HOLM,
-        }
-        axes[0, 0].plot([], [], **look)
+        mark = r"$\dagger$"
+        axes[0, 0].plot([], [], marker=mark, ms=8, ls="none", color=INK, label=HOLM)
     draw_legend(figure, 3)
     return figure
 
@@ -400,10 +412,8 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     beside the row. Where no row has an interval, the axis covers all.
 
     comparisons: a frame with the columns of `make_forest_plot_data`."""
-    order, sources = (
-        list(comparisons["at"].unique()),
-        list(comparisons["source"].unique()),
-    )
+    order = list(comparisons["at"].unique())
+    sources = list(comparisons["source"].unique())
     colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
     sure = comparisons.dropna(subset="low")
@@ -422,10 +432,16 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     for row in rows:
         y = order.index(row.at)
         if np.isfinite([row.least, row.most]).any():
-            least = max(-1e9, row.least) if pd.notna(row.least) else -1e9
-            most = min(1e9, row.most) if pd.notna(row.most) else 1e9
-            shade = {"color": GREEN, "alpha": 0.1, "lw": 0, "label": "claimed region"}
-            axis.fill_betweenx([y - 0.45, y + 0.45], least, most, **shade)
+            # An end that is missing or infinite is drawn far outside of the panel.
+            axis.fill_betweenx(
+                [y - 0.45, y + 0.45],
+                np.fmax(row.least, -1e9),
+                np.fmin(row.most, 1e9),
+                color=GREEN,
+                alpha=0.1,
+                lw=0,
+                label="claimed region",
+            )
         mark: dict[str, Any] = {"mfc": "none", "ls": "none", "color": INK}
         few, word = pd.isna(row.low), row.word
         if few and len(sure):
@@ -437,27 +453,35 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
         elif pd.notna(row.printed):
             axis.plot(row.printed, y, marker="D", ms=6, label="printed", **mark)
         elif pd.notna(row.interest):
-            tick: dict[str, Any] = {
-                "marker": "|",
-                "ms": 11,
-                "mew": 1.6,
-                "label": INTEREST,
-            }
-            axis.plot(row.interest, y, **mark | tick)
-        name = f"{row.source}, fewer than {SEEDS} seeds" if few else row.source
-        look = {"color": GREY if few else colours[row.source], "label": name}
+            axis.plot(
+                row.interest, y, marker="|", ms=11, mew=1.6, label=INTEREST, **mark
+            )
         y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
         if few and not low < row.mean < high:
             word += f", {row.mean:+.1f}".replace("-", MINUS)
             edge, point = (low, "<") if row.mean < low else (high, ">")
             axis.plot(edge, y, point, color=GREY, clip_on=False)
         else:
-            bar = [[row.mean - row.low], [row.high - row.mean]]
-            axis.errorbar(row.mean, y, xerr=bar, fmt="o", ms=5, lw=1.8, **look)
+            axis.errorbar(
+                row.mean,
+                y,
+                xerr=[[row.mean - row.low], [row.high - row.mean]],
+                fmt="o",
+                ms=5,
+                lw=1.8,
+                color=GREY if few else colours[row.source],
+                label=f"{row.source}, fewer than {SEEDS} seeds" if few else row.source,
+            )
         if word:
-            place: Any = ("axes fraction", "data")
-            how = {"xycoords": place, "textcoords": "offset points", "xytext": (8, 0)}
-            axis.annotate(word, (1, y), va="center", fontsize=8.5, **how)
+            axis.annotate(
+                word,
+                (1, y),
+                va="center",
+                fontsize=8.5,
+                xycoords=("axes fraction", "data"),
+                textcoords="offset points",
+                xytext=(8, 0),
+            )
 
 
 INTEREST = "smallest effect of interest"
@@ -491,10 +515,8 @@ def format_forest_plot_title(
     axis_label: what is subtracted from what, and the unit in brackets.
     common_row_name_end: what all rows have in common, such as " on SST-2"."""
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
-    axis_label, sure = (
-        axis_label[:1].upper() + axis_label[1:],
-        comparisons.dropna(subset="low"),
-    )
+    axis_label = axis_label[:1].upper() + axis_label[1:]
+    sure = comparisons.dropna(subset="low")
     if not len(sure):
         return (
             f"{axis_label}{common_row_name_end}: {describe_range_of_means(comparisons)}"
@@ -664,10 +686,8 @@ def draw_scores_by_group(
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
     for y, (name, scores) in enumerate(scores_by_group.items()):
-        look, e = (
-            NEW if name == highlighted_group else OLD,
-            estimate_mean_over_seeds(scores),
-        )
+        look = NEW if name == highlighted_group else OLD
+        e = estimate_mean_over_seeds(scores)
         # Equal scores are stacked, so that none hides another.
         ordered = pd.Series(sorted(scores))
         rank = ordered.groupby(ordered.round(2)).cumcount()
@@ -697,8 +717,7 @@ def draw_line_in_model_style(
     model_kind: a key of LOOKS, such as "BERT" or "Ghost"; others raise KeyError.
     line_options: options of axis.plot in place of the colour, dash and others of the
     kind."""
-    look: dict[str, Any] = {"lw": 2}
-    look |= {name: LOOKS[model_kind][name] for name in ("color", "linestyle")}
+    look = LOOKS[model_kind] | {"lw": 2, "marker": ""}
     return axis.plot(x, y, **look | line_options)
 
 
@@ -720,11 +739,10 @@ def draw_labelled_points(
     style_by_point: options of axis.plot for each point, where they differ.
     shared_style: options of axis.plot for all points otherwise."""
     style_by_point = style_by_point or [shared_style] * len(points)
-    size: dict[str, Any] = {"markersize": 7}
-    for at_x, at_y, point_look in zip(
+    for at_x, at_y, style in zip(
         points[x_column], points[y_column], style_by_point, strict=True
     ):
-        axis.plot(at_x, at_y, **size | point_look | {"linestyle": "none"})
+        axis.plot(at_x, at_y, **style | {"markersize": 7, "linestyle": "none"})
     axis.margins(0.65, 0.12)
     assert isinstance(axis.figure, Figure)
     # Place the panels, since the positions of the names depend on them.
@@ -732,19 +750,18 @@ def draw_labelled_points(
     centres = axis.transData.transform(np.asarray(points[[x_column, y_column]], float))
     placed = [Bbox([centre - 5, centre + 5]) for centre in centres]
     middle = axis.bbox.x0 + axis.bbox.width / 2
-    # A white box keeps names readable on lines.
-    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}
     rows: Any = points.sort_values(y_column).iterrows()
     for name, row in rows:
         point = row[x_column], row[y_column]
         is_left = axis.transData.transform(point)[0] < middle
         side, near = (-1, "right") if is_left else (1, "left")
-        where: dict[str, Any] = {"xy": point, "textcoords": "offset points"}
         text = axis.annotate(
             name,
-            **where,
+            point,
+            textcoords="offset points",
             xytext=(7 * side, 0),
-            bbox=box,
+            # A white box keeps names readable on lines.
+            bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0},
             ha=near,
             va="center",
             size=8.5,
@@ -756,11 +773,16 @@ def draw_labelled_points(
                 break
         placed.append(place)
         if up:  # A thin line connects a moved name with its point.
-            line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
-            axis.annotate("", **where, xytext=text.xyann, arrowprops=line)
+            axis.annotate(
+                "",
+                point,
+                textcoords="offset points",
+                xytext=text.xyann,
+                arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.6},
+            )
 
 
-def draw_legend(figure: Figure, column_count: int = 4, **legend_options: Any) -> None:
+def draw_legend(figure: Figure, column_count: int = 4) -> None:
     """Draw one legend below all panels of a figure, with each label once.
 
     column_count: number of columns of the legend."""
@@ -768,10 +790,14 @@ def draw_legend(figure: Figure, column_count: int = 4, **legend_options: Any) ->
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    options: dict[str, Any] = {"ncols": column_count, "fontsize": 9} | legend_options
     if entries:
-        place = "outside lower center"
-        figure.legend(entries.values(), entries, loc=place, **options)
+        figure.legend(
+            entries.values(),
+            entries,
+            loc="outside lower center",
+            ncols=column_count,
+            fontsize=9,
+        )
 
 
 def draw_matrix(
