@@ -121,10 +121,8 @@ def check_export_preconditions(
             f"{export_folder} is not empty: name a new folder with --to, or delete it"
         )
     if onnx:
-        ops, cls = (
-            [op["op"] for op in get_surgery_operations(model)],
-            type(model).__name__,
-        )
+        ops = [op["op"] for op in get_surgery_operations(model)]
+        cls = type(model).__name__
         if cls not in ONNX or "mix" in ops or find_fixed_sequence_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"

@@ -59,10 +59,8 @@ def prune_to_head_count(
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     selection |= {"others": []} if whole else {}
     for number, layer in enumerate(get_layers(model)):
-        total, ffn = (
-            layer.attention.self.num_attention_heads,
-            layer.intermediate.dense.out_features,
-        )
+        total = layer.attention.self.num_attention_heads
+        ffn = layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
         order = rank_by_importance(head_scores, model, number, total, "head")
@@ -254,11 +252,9 @@ class ZeroFilledPrunedLinear(nn.Linear):
         small = slice_linear(linear, kept_output_indices, kept_input_indices)
         outputs, inputs = small.weight.shape
         super().__init__(inputs, outputs, small.bias is not None, device="meta")
-        self.weight, self.bias, self.total = (
-            small.weight,
-            small.bias,
-            linear.out_features,
-        )
+        self.weight = small.weight
+        self.bias = small.bias
+        self.total = linear.out_features
         # Plain attributes, not buffers: transformers builds a model on the meta device,
         # where tensors have no values, and then loads the weights. A buffer that is not
         # saved would stay without values.

@@ -87,11 +87,9 @@ class LayerMix(nn.Module):
         fixed_mix_kind: str = "",
     ) -> None:
         super().__init__()
-        self.norm, self.padding, self.plain = (
-            normalisation,
-            padding_mask,
-            fixed_mix_kind,
-        )
+        self.norm = normalisation
+        self.padding = padding_mask
+        self.plain = fixed_mix_kind
         self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(state_count)
         self.dropout = nn.Dropout(dropout)

@@ -325,11 +325,11 @@ def iterate_augmented_text_pairs(
 
     variants_of_each_text_of_row: for each text of the row, its variants, the original
     first."""
-    left, right = (
-        variants_of_each_text_of_row[0],
+    left = variants_of_each_text_of_row[0]
+    right = (
         variants_of_each_text_of_row[1]
         if len(variants_of_each_text_of_row) > 1
-        else [None],
+        else [None]
     )
     for text in left:
         yield text, right[0]
@@ -364,10 +364,8 @@ def encode_augmented_rows(
                 for row in range(len(part)):
                     yield {name: encoding[name][row] for name in names}
 
-    words, size_and_time = (
-        tokens.digest_vocabulary(tokenizer),
-        disk.read_file_metadata(path)[1:3],
-    )
+    words = tokens.digest_vocabulary(tokenizer)
+    size_and_time = disk.read_file_metadata(path)[1:3]
     key = disk.digest_values(
         "augmented", augmentation_run.name, *size_and_time, words, max_length
     )

@@ -71,10 +71,8 @@ class TaskTraining:
         # Steps that only measure pass None, and never read this attribute. `cast` lets
         # the type checker treat it as a Train everywhere.
         self.train = cast(Train, train and Train(**train))
-        self.splits, self.task = (
-            sources.load(data_descriptor, run.seed),
-            sources.find_task_of_descriptor(data_descriptor),
-        )
+        self.splits = sources.load(data_descriptor, run.seed)
+        self.task = sources.find_task_of_descriptor(data_descriptor)
 
     def load_start_model(self) -> PreTrainedModel:
         """Return the model to train, with the head that the task needs.
@@ -82,10 +80,8 @@ class TaskTraining:
         It is an earlier result, which this training has as input `start`. The attribute
         `tokenizer` is set too. A head that is not in the saved model is drawn from the
         training's seed."""
-        folder, seed = (
-            self.run.inputs["start"].model_folder,
-            derive_seed(self.run.seed, "head"),
-        )
+        folder = self.run.inputs["start"].model_folder
+        seed = derive_seed(self.run.seed, "head")
         model, self.tokenizer = heads.load_task_model_and_tokenizer(
             folder, self.task, self.train.dropout, seed
         )
@@ -259,11 +255,9 @@ def train_and_save(
     name; "dev" includes MNLI's "dev_mm", and "unseen" has labelled test rows.
     allows_divergence: what happens at a loss that is not finite: True returns the
     metric `diverged` and saves no predictions; False raises FloatingPointError."""
-    run, rows, judges = (
-        training.run,
-        training.training_rows,
-        training.build_split_scorers(model, scored_splits),
-    )
+    run = training.run
+    rows = training.training_rows
+    judges = training.build_split_scorers(model, scored_splits)
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
         judge = training.build_split_scorers(model, "dev")["dev"]

@@ -199,10 +199,8 @@ def fit(
             )
         )
         per_epoch = len(list_batches_of_epoch(0))
-        steps, every = (
-            per_epoch * train_settings.epochs,
-            train_settings.eval_every or per_epoch,
-        )
+        steps = per_epoch * train_settings.epochs
+        every = train_settings.eval_every or per_epoch
         torch.manual_seed(derive_seed(run.seed, "dropout"))
         first, best = load_checkpoint(run, model, optimiser, numerics.dtype)
         began = saved = time.monotonic()

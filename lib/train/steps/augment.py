@@ -136,10 +136,8 @@ def iterate_row_variants(
     replacement."""
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
-        dice, texts = (
-            np.random.default_rng(derive_seed(seed, f"augment:{index}")),
-            [s[i] for s in sides],
-        )
+        dice = np.random.default_rng(derive_seed(seed, f"augment:{index}"))
+        texts = [s[i] for s in sides]
         yield [
             words.sample_text_variants(
                 text, replacer, candidates_by_text[text], augment_settings, dice

@@ -135,10 +135,8 @@ def compute_taylor_importance(
                 ]
             for l in range(len(layers)):
                 indices = slice(4 * l, 4 * l + 4)
-                (_, w1, b1, w2), (factor, g1, gb, g2) = (
-                    watched[indices],
-                    gradients[indices],
-                )
+                _, w1, b1, w2 = watched[indices]
+                factor, g1, gb, g2 = gradients[indices]
                 head_total[l] += factor.abs().float().cpu()
                 neuron_total[l] += (
                     ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()

@@ -66,10 +66,8 @@ def pretrain(
     numerics: dtype, number of threads and device.
     train: settings of the training. None keeps random weights, as a control without
     pre-training."""
-    arithmetic, training = (
-        loop.apply_numeric_settings(numerics),
-        Train(**train) if train else None,
-    )
+    arithmetic = loop.apply_numeric_settings(numerics)
+    training = Train(**train) if train else None
     tokenizer = write_generated_text_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(derive_seed(run.seed, "init"))
@@ -82,10 +80,8 @@ def pretrain(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
     config = build_transformers_config(shape, initializer_range=model["init"], **rates)
-    network, result = (
-        backbone.build_random_model(transformers.BertForPreTraining, config),
-        {},
-    )
+    network = backbone.build_random_model(transformers.BertForPreTraining, config)
+    result = {}
     if training:
         first, second, follows = sample_sentence_pairs(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), run.seed
