@@ -18,8 +18,8 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from . import modeling
 from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
-from .options import HEADLESS, Refused
-from .parts import SurgeryOperation, get_surgery_operations, set_dropout
+from .options import HEADLESS, Refused, SurgeryOperation
+from .parts import get_surgery_operations, set_dropout
 from .surgery import apply_surgery
 
 # {kind of head: prefix of the names of its tensors}.

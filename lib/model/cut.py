@@ -11,16 +11,8 @@ import torch
 from torch import nn
 
 from .options import Refused, check_known_name
-from .parts import (
-    FFN1,
-    FFN2,
-    OUT,
-    QKV,
-    AnyModule,
-    CountsByName,
-    get_layers,
-    slice_linear,
-)
+from .parts import AnyModule, CountsByName, get_layers, slice_linear
+from .places import FFN1, FFN2, OUT, QKV
 
 # {kind, such as "heads": list of kept indices for each of L layers}.
 KeptIndices = dict[str, list[list[int]]]

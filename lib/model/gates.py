@@ -25,15 +25,13 @@ from torch.nn import functional
 
 from .options import START, LayerAndGateKind, Refused
 from .parts import (
-    FFN2,
-    OUT,
-    QKV,
     AnyModule,
     CountsByName,
     build_linear_layer,
     get_layers,
     get_surgery_operations,
 )
+from .places import FFN2, OUT, QKV
 
 # Where a layer gets gates (trained masks) of one kind: (number of gates, number of
 # consecutive channels that each masks, such as a head size, {path of a linear layer
