@@ -240,9 +240,8 @@ class GhostedLayer(nn.Module):
         self.padding = padding_mask
         self.position = position_in_layer
 
-    def compute_ghost_features(
-        self, x: torch.Tensor, is_attention_map: bool = False
-    ) -> torch.Tensor:
+    def compute_ghost_features(self, x: torch.Tensor) -> torch.Tensor:
+        is_attention_map = self.position == "qk"
         made = self.convolution(
             set_padded_tokens_to_zero(x, self.padding, is_attention_map)
         )
@@ -299,10 +298,7 @@ class GhostHeads(GhostedLayer):
     generated head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat(
-            (x, self.compute_ghost_features(x, is_attention_map=self.position == "qk")),
-            1,
-        )
+        return torch.cat((x, self.compute_ghost_features(x)), 1)
 
 
 def attend_with_ghost_heads(
