@@ -310,12 +310,7 @@ def iterate_augmented_text_pairs(
 
     variants_of_each_text_of_row: for each text of the row, its variants, the original
     first."""
-    left = variants_of_each_text_of_row[0]
-    right = (
-        variants_of_each_text_of_row[1]
-        if len(variants_of_each_text_of_row) > 1
-        else [None]
-    )
+    left, right = [*variants_of_each_text_of_row, [None]][:2]
     for text in left:
         yield text, right[0]
     for text in right[1:]:

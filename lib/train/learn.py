@@ -291,14 +291,10 @@ def score_and_save_predictions(
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()
-        affix = "_".join(
-            part for part in (name_prefix, split) if part and part != "dev"
-        )
-        run.save_arrays(f"predictions_{affix}" if affix else "predictions", **arrays)
-        result |= {
-            f"{affix}.{metric}" if affix else metric: value
-            for metric, value in values.items()
-        }
+        parts = [part for part in (name_prefix, split) if part not in ("", "dev")]
+        run.save_arrays("_".join(["predictions", *parts]), **arrays)
+        start = "_".join(parts) + "." if parts else ""
+        result |= {f"{start}{metric}": value for metric, value in values.items()}
     return result
 
 

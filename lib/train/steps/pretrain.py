@@ -59,11 +59,10 @@ def pretrain(
     tokenizer = write_generated_text_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(derive_seed(run.seed, "init"))
-    layers, hidden, heads, ffn = (
-        model[name] for name in ("layers", "hidden", "heads", "ffn")
-    )
+    hidden = model["hidden"]
+    sizes = model["layers"], hidden, model["heads"], model["ffn"]
     # 128 is the largest number of tokens of an input, 2 the number of token types.
-    shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
+    shape = Shape("bert", *sizes, len(tokenizer), 128, 2, hidden)
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
