@@ -291,9 +291,10 @@ def score_and_save_predictions(
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()
-        parts = [part for part in (name_prefix, split) if part not in ("", "dev")]
-        run.save_arrays("_".join(["predictions", *parts]), **arrays)
-        start = "_".join(parts) + "." if parts else ""
+        parts = (part for part in (name_prefix, split) if part not in ("", "dev"))
+        affix = "".join(f"_{part}" for part in parts)
+        run.save_arrays(f"predictions{affix}", **arrays)
+        start = f"{affix[1:]}." if affix else ""
         result |= {f"{start}{metric}": value for metric, value in values.items()}
     return result
 
