@@ -169,7 +169,8 @@ def fit(
         raise Refused(f"{fault}; it must be 'last'")
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).train()
-    callbacks = [*callbacks, *([loss] if isinstance(loss, Callback) else [])]
+    if isinstance(loss, Callback):
+        callbacks = [*callbacks, loss]
     with (
         speed_up_passes_on_cpu(model, numerics),
         use_dropout_by_random_bytes(model, train_settings.byte_dropout),
@@ -182,10 +183,7 @@ def fit(
         parameters = [p for group in groups for p in group["params"]]
         everything = list(model.parameters())
         optimiser = torch.optim.AdamW(
-            groups,
-            lr=train_settings.lr,
-            weight_decay=train_settings.weight_decay,
-            fused=True,
+            groups, weight_decay=train_settings.weight_decay, fused=True
         )
         lengths, bucket = encoded.compute_row_lengths(), not train_settings.pad_to
         list_batches_of_epoch = list_batches_of_epoch or (
@@ -466,9 +464,9 @@ def predict_logits(
                 .cpu()
                 .numpy()
             )
-            if logits is None:
-                shape = out.shape[1:] if out.ndim == 2 else (2, lengths.max())
-                logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
+            if logits is None:  # The first batch has the longest row.
+                shape = len(rows), *out.shape[1:]
+                logits = np.full(shape, ABSENT, dtype=np.float32)
             logits[chosen, ..., : out.shape[-1]] = out
             start += len(chosen)
     assert logits is not None
