@@ -12,7 +12,7 @@ from torch import nn
 
 from .options import Refused, check_known_name
 from .parts import AnyModule, CountsByName, get_layers, slice_linear
-from .places import FFN1, FFN2, OUT, QKV
+from .places import FFN1, FFN2, KEY, OUT, QKV, QUERY, VALUE
 
 # {kind, such as "heads": list of kept indices for each of L layers}.
 KeptIndices = dict[str, list[list[int]]]
@@ -123,11 +123,10 @@ def prune_heads_and_neurons(
     kept_heads = head_order[:kept_head_count]
     full = (head_order[:, None] * size + torch.arange(size, device="cpu")).flatten()
     rows = full[: kept_head_count * size]
-    query, key, value = QKV
     for path, row_indices, columns in (
-        (query, rows, None),
-        (key, rows, None),
-        (value, full if "v" in unpruned_linear_layers else rows, None),
+        (QUERY, rows, None),
+        (KEY, rows, None),
+        (VALUE, full if "v" in unpruned_linear_layers else rows, None),
         (OUT, None, full if "o" in unpruned_linear_layers else rows),
         (FFN1, kept_neurons, None),
         (FFN2, None, kept_neurons),

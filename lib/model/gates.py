@@ -31,7 +31,7 @@ from .parts import (
     get_layers,
     get_surgery_operations,
 )
-from .places import FFN2, OUT, QKV
+from .places import FFN2, OUT, QKV, QUERY
 
 # Where a layer gets gates (trained masks) of one kind: (number of gates, number of
 # consecutive channels that each masks, such as a head size, {path of a linear layer
@@ -91,7 +91,7 @@ def plan_gates_of_layer_by_kind(
     gate_kinds: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of
     the query, key and value projections) and "qkv" (the dimensions "qk" of queries and
     keys, and "v" of values)."""
-    attention, query = layer.attention.self, QKV[0]
+    attention = layer.attention.self
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
     # The order of this dict fixes the order in which parameters are added to the model.
@@ -101,7 +101,7 @@ def plan_gates_of_layer_by_kind(
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
         "qkv": {
-            "qk": (width, 1, {query: "outputs"}),
+            "qk": (width, 1, {QUERY: "outputs"}),
             "v": (width, 1, {OUT: "inputs"}),
         },
     }
