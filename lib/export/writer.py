@@ -40,8 +40,6 @@ EDGE = 0.1
 # DistilBERT) take the first two.
 INPUTS = "input_ids", "attention_mask", "token_type_ids"
 
-OnnxPredictor = Callable[[Mapping[str, torch.Tensor]], np.ndarray]
-
 # Classes of models that can be written as ONNX.
 ONNX = tuple(
     f"{family}ForSequenceClassification" for family in ("Bert", "MPNet", "DistilBert")
@@ -193,7 +191,7 @@ def compute_outputs(
 
 def write_onnx(
     model: PreTrainedModel, example_batch: dict[str, torch.Tensor], onnx_path: Path
-) -> OnnxPredictor:
+) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
     """Write a classifier as an ONNX file, and return a function that runs the file.
 
     The function takes a batch {input: tensor [B, T]} and returns the logits in one flat
