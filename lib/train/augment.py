@@ -310,7 +310,8 @@ def iterate_augmented_text_pairs(
 
     variants_of_each_text_of_row: for each text of the row, its variants, the original
     first."""
-    left, right = [*variants_of_each_text_of_row, [None]][:2]
+    left, *others = variants_of_each_text_of_row
+    right = others[0] if others else [None]
     for text in left:
         yield text, right[0]
     for text in right[1:]:
