@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from lib.model import backbone, ghost, modeling
 from lib.model.parts import count_parameters, get_surgery_operations
 from lib.model.surgery import OPERATIONS, find_surgery_function
 
-ONNX_FAMILIES = ("Bert", "MPNet", "DistilBert")
 # Largest absolute difference that is allowed between outputs of the exported model and
 # of the saved one, in float32.
 CLOSE = 1e-4
@@ -39,20 +38,12 @@ CLOSE = 1e-4
 EDGE = 0.1
 # Inputs of a model, in the order of its arguments. Models without token types (MPNet,
 # DistilBERT) take the first two.
-INPUTS = (
-    "input_ids",
-    "attention_mask",
-    "token_type_ids",
+INPUTS = "input_ids", "attention_mask", "token_type_ids"
+
+# Classes of models that can be written as ONNX.
+ONNX = tuple(
+    f"{family}ForSequenceClassification" for family in ("Bert", "MPNet", "DistilBert")
 )
-
-# What `export_model` wrote, {"forms", "auto", "remote", "parameters"}: largest
-# difference of outputs by form, Auto class that opens the folder, whether it needs
-# `trust_remote_code`, and number of parameters.
-ExportReport: TypeAlias = Json
-
-OnnxPredictor = Callable[[Mapping[str, torch.Tensor]], np.ndarray]
-
-ONNX = tuple(f"{name}ForSequenceClassification" for name in ONNX_FAMILIES)
 
 
 def export_model(
@@ -60,7 +51,7 @@ def export_model(
     export_folder: str | Path,
     class_names: Sequence[str] | None = None,
     onnx: bool = False,
-) -> ExportReport:
+) -> Json:
     """Write a trained model to a new folder that transformers can open, and check it.
 
     The check compares outputs of the saved model with those of the model that is opened
@@ -121,10 +112,8 @@ def check_export_preconditions(
             f"{export_folder} is not empty: name a new folder with --to, or delete it"
         )
     if onnx:
-        ops, cls = (
-            [op["op"] for op in get_surgery_operations(model)],
-            type(model).__name__,
-        )
+        ops = [op["op"] for op in get_surgery_operations(model)]
+        cls = type(model).__name__
         if cls not in ONNX or "mix" in ops or find_fixed_sequence_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
             other = "take a classifier of a BERT, MPNet or DistilBERT without mix, one length"
@@ -202,7 +191,7 @@ def compute_outputs(
 
 def write_onnx(
     model: PreTrainedModel, example_batch: dict[str, torch.Tensor], onnx_path: Path
-) -> OnnxPredictor:
+) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
     """Write a classifier as an ONNX file, and return a function that runs the file.
 
     The function takes a batch {input: tensor [B, T]} and returns the logits in one flat
@@ -257,24 +246,19 @@ def find_fixed_sequence_length(model: PreTrainedModel) -> int:
     return max(lengths, default=0)
 
 
-def sample_random_batches(
-    model: PreTrainedModel, batch_size: int = 4
-) -> Iterator[dict[str, torch.Tensor]]:
+def sample_random_batches(model: PreTrainedModel) -> Iterator[dict[str, torch.Tensor]]:
     """Yield random batches by which the outputs of two models are compared.
 
     A batch is {"input_ids", "attention_mask" and, if the model has them,
-    "token_type_ids": int64 [batch_size, T]}. T takes several values up to 128, or the
+    "token_type_ids": int64 [4, T]}. T takes several values up to 128, or the
     one that the model allows. The first row has T tokens; the others are shorter and
     padded. The batches are the same in each call."""
     config, random = model.config, torch.Generator().manual_seed(0)
-    most = find_fixed_sequence_length(model) or min(
-        128, config.max_position_embeddings - 2
-    )
-    for tokens in (
-        (most,) if find_fixed_sequence_length(model) else (most // 4, most // 2, most)
-    ):
-        ids = torch.randint(config.vocab_size, (batch_size, tokens), generator=random)
-        ends = torch.randint(2, tokens, (batch_size, 1), generator=random)
+    fixed = find_fixed_sequence_length(model)
+    most = min(128, config.max_position_embeddings - 2)
+    for tokens in [fixed] if fixed else [most // 4, most // 2, most]:
+        ids = torch.randint(config.vocab_size, (4, tokens), generator=random)
+        ends = torch.randint(2, tokens, (4, 1), generator=random)
         ends[0] = tokens
         mask = (torch.arange(tokens) < ends).long()
         ids = torch.where(mask.bool(), ids, config.pad_token_id)

@@ -18,8 +18,8 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from . import modeling
 from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
-from .options import HEADLESS, Refused
-from .parts import SurgeryOperation, get_surgery_operations, set_dropout
+from .options import HEADLESS, Refused, SurgeryOperation
+from .parts import get_surgery_operations, set_dropout
 from .surgery import apply_surgery
 
 # {kind of head: prefix of the names of its tensors}.
@@ -63,14 +63,9 @@ def load_with_task_head(
             f"the model in {folder.name} is a {cls}; the task needs a head for {task_head_kind}: "
             "start from a model of such a task, or from one before surgery"
         )
+    elif has_tensors_of(HEADS[task_head_kind], folder):
+        raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
     else:
-        with convert_read_errors_to_user_error("weights", folder):
-            has_other = any(
-                name.startswith(HEADS[task_head_kind])
-                for name, _ in iterate_tensor_names_and_dtypes(folder)
-            )
-        if has_other:
-            raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{task_head_kind}")
         model = load_pretrained_model(
@@ -150,13 +145,8 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     `config.json` is missing."""
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
-    if "For" in name:
-        with convert_read_errors_to_user_error("weights", folder):
-            inside = any(
-                n.startswith(f"{cls.base_model_prefix}.")
-                for n, _ in iterate_tensor_names_and_dtypes(folder)
-            )
-        cls = cls if inside else transformers.AutoModel
+    if "For" in name and not has_tensors_of(f"{cls.base_model_prefix}.", folder):
+        cls = transformers.AutoModel
     return load_pretrained_model(cls, folder), load_tokenizer(folder)
 
 
@@ -266,11 +256,24 @@ def load_pretrained_model(
     return rename_layer_parts_as_bert(model).eval()
 
 
+def has_tensors_of(module_prefix: str, folder: str | Path) -> bool:
+    """Return whether the weights of a saved model have tensors of one of its modules.
+
+    So a task head, or an encoder inside of a model with a head, is recognised before
+    the model is opened. Raises Refused where the weights cannot be read.
+
+    module_prefix: the beginning of the names of its tensors, such as "classifier."."""
+    with convert_read_errors_to_user_error("weights", folder):
+        return any(
+            name.startswith(module_prefix)
+            for name, _ in iterate_tensor_names_and_dtypes(folder)
+        )
+
+
 def iterate_tensor_names_and_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
     """Yield (name, dtype) of each tensor of a saved model, without loading the tensors.
 
-    The dtype is text as safetensors spells it, such as "F32". So a task head is
-    recognised before the model is opened, and integer weights are found."""
+    The dtype is text as safetensors spells it, such as "F32"."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():

@@ -36,16 +36,12 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayer:
     if any(map(ghost.find_ghost_modules_by_position, get_layers(model))):
         return total
     for layer in get_layers(model):
-        attention, first, second = (
-            layer.attention.self,
-            layer.intermediate,
-            layer.output.dense,
-        )
+        attention = layer.attention.self
+        first = layer.intermediate
+        second = layer.output.dense
         value, out = attention.value, layer.attention.output.dense
-        size, activated = (
-            attention.attention_head_size,
-            first.intermediate_act_fn(first.dense.bias),
-        )
+        size = attention.attention_head_size
+        activated = first.intermediate_act_fn(first.dense.bias)
         selection["heads"].append(
             fold_dead_units_into_bias(value.weight, out, value.bias, size)
         )

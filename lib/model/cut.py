@@ -11,16 +11,8 @@ import torch
 from torch import nn
 
 from .options import Refused, check_known_name
-from .parts import (
-    FFN1,
-    FFN2,
-    OUT,
-    QKV,
-    AnyModule,
-    CountsByName,
-    get_layers,
-    slice_linear,
-)
+from .parts import AnyModule, CountsByName, get_layers, slice_linear
+from .places import FFN1, FFN2, KEY, OUT, QKV, QUERY, VALUE
 
 # {kind, such as "heads": list of kept indices for each of L layers}.
 KeptIndices = dict[str, list[list[int]]]
@@ -59,17 +51,15 @@ def prune_to_head_count(
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
     selection |= {"others": []} if whole else {}
     for number, layer in enumerate(get_layers(model)):
-        total, ffn = (
-            layer.attention.self.num_attention_heads,
-            layer.intermediate.dense.out_features,
-        )
+        total = layer.attention.self.num_attention_heads
+        ffn = layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
         order = rank_by_importance(head_scores, model, number, total, "head")
         neurons = rank_by_importance(neuron_scores, model, number, ffn, "neuron")[
             : heads * ffn // total
         ]
-        prune_heads_and_neurons(layer, order[:heads], neurons, order, whole)
+        prune_heads_and_neurons(layer, order, heads, neurons, whole)
         selection["heads"].append(order[:heads].tolist())
         selection["neurons"].append(neurons.tolist())
         if whole:
@@ -113,9 +103,9 @@ def rank_by_importance(
 
 def prune_heads_and_neurons(
     layer: AnyModule,
-    kept_heads: torch.Tensor,
+    head_order: torch.Tensor,
+    kept_head_count: int,
     kept_neurons: torch.Tensor,
-    head_order_in_unpruned_layers: torch.Tensor | tuple[()] = (),
     unpruned_linear_layers: Collection[str] = (),
 ) -> None:
     """Remove heads and neurons of one transformer layer, in place.
@@ -123,27 +113,20 @@ def prune_heads_and_neurons(
     Its matrices become smaller: projections of queries, keys and values, output
     projection, and both feed-forward matrices.
 
-    kept_heads, kept_neurons: the indices that stay, [M] and [N], in the order that they
-    get in the pruned layer.
-    head_order_in_unpruned_layers: the indices of all A heads in the order that they get
-    in matrices that keep all heads; needed only with `unpruned_linear_layers`.
+    head_order: the indices of the heads in the order that they get in the pruned layer,
+    those that stay first. It has all A heads if `unpruned_linear_layers` is not empty.
+    kept_head_count: M, the number of heads that stay.
+    kept_neurons: the indices of the neurons that stay, in the order that they get.
     unpruned_linear_layers: matrices that keep all heads: "v" (values), "o" (output
     projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
-    rows, full = (
-        # pyrefly: ignore[bad-index]  `head_order_in_unpruned_layers` is a tensor if
-        # `unpruned_linear_layers` is not empty.
-        (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-        for index in (
-            kept_heads,
-            head_order_in_unpruned_layers if unpruned_linear_layers else kept_heads,
-        )
-    )
-    query, key, value = QKV
+    kept_heads = head_order[:kept_head_count]
+    full = (head_order[:, None] * size + torch.arange(size, device="cpu")).flatten()
+    rows = full[: kept_head_count * size]
     for path, row_indices, columns in (
-        (query, rows, None),
-        (key, rows, None),
-        (value, full if "v" in unpruned_linear_layers else rows, None),
+        (QUERY, rows, None),
+        (KEY, rows, None),
+        (VALUE, full if "v" in unpruned_linear_layers else rows, None),
         (OUT, None, full if "o" in unpruned_linear_layers else rows),
         (FFN1, kept_neurons, None),
         (FFN2, None, kept_neurons),
@@ -151,14 +134,13 @@ def prune_heads_and_neurons(
         layer.set_submodule(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
         )
-    attention.num_attention_heads, attention.all_head_size = len(kept_heads), len(rows)
+    attention.num_attention_heads, attention.all_head_size = kept_head_count, len(rows)
     # MPNet adds a position bias for each head to the attention scores. `columns` lists
     # the heads of this bias that the layer reads: those that are kept.
     if hasattr(attention, "columns"):
-        device, before = attention.query.weight.device, attention.columns
-        attention.columns = (
-            kept_heads.to(device) if before is None else before[kept_heads.to(device)]
-        )
+        columns = kept_heads.to(attention.query.weight.device)
+        before = attention.columns
+        attention.columns = columns if before is None else before[columns]
 
 
 def keep_heads_neurons_or_dimensions(
@@ -201,12 +183,13 @@ def keep_heads_neurons_or_dimensions(
             what: torch.tensor(lists[number], device="cpu")
             for what, lists in kept_indices_by_kind.items()
         }
-        every = {
+        stay = {
             what: torch.arange(count, device="cpu")
             for what, count in count_prunable_units(layer).items()
         }
-        stay = every | chosen
-        prune_heads_and_neurons(layer, stay["heads"], stay["neurons"])
+        stay |= chosen
+        heads = stay["heads"]
+        prune_heads_and_neurons(layer, heads, len(heads), stay["neurons"])
         prune_attention_dimensions(
             layer, *(chosen.get(what) for what in ("embedding", "qk", "v"))
         )
@@ -254,11 +237,9 @@ class ZeroFilledPrunedLinear(nn.Linear):
         small = slice_linear(linear, kept_output_indices, kept_input_indices)
         outputs, inputs = small.weight.shape
         super().__init__(inputs, outputs, small.bias is not None, device="meta")
-        self.weight, self.bias, self.total = (
-            small.weight,
-            small.bias,
-            linear.out_features,
-        )
+        self.weight = small.weight
+        self.bias = small.bias
+        self.total = linear.out_features
         # Plain attributes, not buffers: transformers builds a model on the meta device,
         # where tensors have no values, and then loads the weights. A buffer that is not
         # saved would stay without values.

@@ -216,22 +216,18 @@ def _convert_python_syntax_tree(python_expression: ast.expr) -> Node:
         case ast.Name("x"):
             return X
         case ast.BinOp(ast.Name(name), ast.Pow(), inner) if ARITY[name] == 1:
-            return Node(name, (_convert_python_syntax_tree(inner),))
+            operands = [inner]
         case ast.BinOp(left, ast.Add(), right):
-            return Node(
-                "add",
-                (_convert_python_syntax_tree(left), _convert_python_syntax_tree(right)),
-            )
+            name, operands = "add", [left, right]
         case ast.BinOp(left, ast.Mult(), right):
-            return Node(
-                "mul",
-                (_convert_python_syntax_tree(left), _convert_python_syntax_tree(right)),
-            )
+            name, operands = "mul", [left, right]
         case ast.Call(ast.Name(name), operands, []):
-            return Node(name, tuple(map(_convert_python_syntax_tree, operands)))
-    raise Refused(
-        f"{ast.unparse(python_expression)!r} is neither x nor an operation on its operands"
-    )
+            pass
+        case _:
+            raise Refused(
+                f"{ast.unparse(python_expression)!r} is neither x nor an operation on its operands"
+            )
+    return Node(name, tuple(map(_convert_python_syntax_tree, operands)))
 
 
 def evaluate_formula_tree(
@@ -271,7 +267,5 @@ def evaluate_formula_tree(
         args = [a[..., :narrow] for a in args]
     elif narrow < wide:
         pad, value = functions_by_name["pad"], OPERATIONS[node.op].padding
-        args = [
-            pad(a, wide - a.shape[-1], value) if a.shape[-1] < wide else a for a in args
-        ]
+        args = [pad(a, wide - a.shape[-1], value) for a in args]
     return functions_by_name[node.op](*args)

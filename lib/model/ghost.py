@@ -236,15 +236,12 @@ class GhostedLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.dense, self.convolution = dense, convolution
-        self.relu, self.padding, self.position = (
-            ghost_options.relu,
-            padding_mask,
-            position_in_layer,
-        )
+        self.relu = ghost_options.relu
+        self.padding = padding_mask
+        self.position = position_in_layer
 
-    def compute_ghost_features(
-        self, x: torch.Tensor, is_attention_map: bool = False
-    ) -> torch.Tensor:
+    def compute_ghost_features(self, x: torch.Tensor) -> torch.Tensor:
+        is_attention_map = self.position == "qk"
         made = self.convolution(
             set_padded_tokens_to_zero(x, self.padding, is_attention_map)
         )
@@ -301,10 +298,7 @@ class GhostHeads(GhostedLayer):
     generated head may attend to padding."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat(
-            (x, self.compute_ghost_features(x, is_attention_map=self.position == "qk")),
-            1,
-        )
+        return torch.cat((x, self.compute_ghost_features(x)), 1)
 
 
 def attend_with_ghost_heads(
@@ -392,10 +386,8 @@ def list_unpruned_projections(layer: AnyModule) -> list[str]:
     These are "v" (values) and "o" (output projection), where they have more heads than
     the queries and keys. Pruning leaves them whole on purpose where a ghost module, a
     convolution that generates the pruned heads, is added next."""
-    width, output = (
-        layer.attention.self.query.out_features,
-        layer.attention.output.dense,
-    )
+    width = layer.attention.self.query.out_features
+    output = layer.attention.output.dense
     inputs = {
         "v": layer.attention.self.value.out_features,
         "o": getattr(output, "dense", output).in_features,
@@ -412,10 +404,8 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
     without pruned heads. The projections that kept all heads must also be those that
     the position needs: values and output projection for "qk", the latter for "v"."""
     first = get_layers(model)[0]
-    heads, ghosts = (
-        first.attention.self.num_attention_heads,
-        find_ghost_modules_by_position(first),
-    )
+    heads = first.attention.self.num_attention_heads
+    ghosts = find_ghost_modules_by_position(first)
     config: Any = model.config
     ghost_options.check_fits_model(heads < config.num_attention_heads)
     for position in ghost_options.positions:
@@ -423,11 +413,9 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
             raise Refused(
                 f"position {position!r} has a ghost already: name each position once"
             )
-    positions, uncut, left = (
-        list(ghost_options.positions),
-        list(ghost_options.unpruned_projections),
-        list_unpruned_projections(first),
-    )
+    positions = list(ghost_options.positions)
+    uncut = list(ghost_options.unpruned_projections)
+    left = list_unpruned_projections(first)
     if uncut != left and (uncut or not ghosts.keys() & {"qk", "v"}):
         raise Refused(
             f'ghosts at {positions} need a cut with "whole": {uncut}; it left {left}'
@@ -459,12 +447,10 @@ def build_ghost_module(
     size, heads = attention.attention_head_size, attention.num_attention_heads
     cls, inputs, outputs = GhostedLayer, 1, 1
     if position_in_layer in ("qk", "v"):
-        cls, channels, inputs, outputs = (
-            GhostHeads,
-            size,
-            heads,
-            head_count_before_pruning - heads,
-        )
+        cls = GhostHeads
+        channels = size
+        inputs = heads
+        outputs = head_count_before_pruning - heads
     elif position_in_layer == "ffn1":
         channels = layer.intermediate.dense.out_features
     else:

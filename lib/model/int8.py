@@ -11,10 +11,9 @@ from torch import nn
 from .parts import CountsByName, get_layers
 
 LARGEST = 127
-IntegersAndScales = tuple[torch.Tensor, torch.Tensor]
 
 
-def quantise_to_int8(values: torch.Tensor) -> IntegersAndScales:
+def quantise_to_int8(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantise a tensor [..., I] to int8, with a scale for each row of I values.
 
     Returns (integers int8 [..., I], scales [..., 1]), so that values is about integers

@@ -163,10 +163,8 @@ class Mask(nn.Module):
     def __init__(self, weight: torch.Tensor, prune_options: Prune) -> None:
         super().__init__()
         self.method = prune_options.method
-        self.threshold, self.final = (
-            prune_options.initial_threshold,
-            prune_options.final_threshold,
-        )
+        self.threshold = prune_options.initial_threshold
+        self.final = prune_options.final_threshold
         if prune_options.trains_mask_scores:
             self.scores = nn.Parameter(
                 weight.new_full(weight.shape, prune_options.init)

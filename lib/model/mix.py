@@ -27,7 +27,7 @@ A plain mix is a control, in which nothing is learned or normalised:
                      [CLS] alone would say nothing: it has the same embedding in every
                      row"""
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -44,8 +44,6 @@ from .parts import (
     get_layers,
     get_or_attach_padding_mask,
 )
-
-StateNormaliser = Callable[[int, torch.Tensor], torch.Tensor]
 
 # Constant that is added to a variance before a division by its root, as in ELMo's code
 # and BERT's LayerNorm. The BERMo paper names none.
@@ -87,11 +85,9 @@ class LayerMix(nn.Module):
         fixed_mix_kind: str = "",
     ) -> None:
         super().__init__()
-        self.norm, self.padding, self.plain = (
-            normalisation,
-            padding_mask,
-            fixed_mix_kind,
-        )
+        self.norm = normalisation
+        self.padding = padding_mask
+        self.plain = fixed_mix_kind
         self.seen: list[torch.Tensor] = []
         alpha = torch.zeros(state_count)
         self.dropout = nn.Dropout(dropout)
@@ -138,36 +134,35 @@ class LayerMix(nn.Module):
         if self.plain == "embedding":
             words = (first * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
             return self.dropout(words).expand_as(first)
-        normal = self.make_state_normaliser(states, real)
+        normal = self.normalise_states(states, real)
         return self.gamma * sum(
-            a * self.dropout(normal(j, h))
-            for j, (a, h) in enumerate(zip(self.weights(), states, strict=True))
+            a * self.dropout(h) for a, h in zip(self.weights(), normal, strict=True)
         )
 
-    def make_state_normaliser(
+    def normalise_states(
         self, layer_states: Sequence[torch.Tensor], token_mask: torch.Tensor
-    ) -> StateNormaliser:
-        """Return the function that normalises the hidden states before they are summed.
+    ) -> Sequence[torch.Tensor]:
+        """Return the L + 1 hidden states [B, T, H], normalised before they are summed.
 
-        It is f(j, state j) -> normalised state [B, T, H], and depends on the
-        normalisation that was chosen for this module, such as "layers".
+        How depends on the normalisation that was chosen for this module, such as
+        "layers".
 
         layer_states: the L + 1 hidden states [B, T, H] of one forward pass.
         token_mask: [B, T, 1], 1 for real tokens."""
         if self.norm == "none" or self.plain:
-            return lambda _, state: state
+            return layer_states
         if self.norm == "channels":
-            return lambda _, state: functional.layer_norm(
-                state, state.shape[-1:], eps=EPS
-            )
+            width = layer_states[0].shape[-1:]
+            return [functional.layer_norm(h, width, eps=EPS) for h in layer_states]
         if self.norm == "tokens":
-            return lambda _, state: standardise_hidden_state(state, token_mask)
+            return [standardise_hidden_state(h, token_mask) for h in layer_states]
         mean = sum(layer_states) / len(layer_states)
         squares: Any = sum((state - mean).square() for state in layer_states)
         rate = (squares / len(layer_states) + EPS).rsqrt()
+        normal = [(state - mean) * rate for state in layer_states]
         if self.norm == "layers":
-            return lambda _, state: (state - mean) * rate
-        return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
+            return normal
+        return [z * self.scale[j] + self.shift[j] for j, z in enumerate(normal)]
 
     # The next three methods are forward hooks, which store states in this module.
     # `copy.deepcopy` of a model also copies this module, and binds the copied hooks to

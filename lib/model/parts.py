@@ -9,11 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .options import SurgeryOperation as SurgeryOperation
-from .places import FFN1 as FFN1
-from .places import FFN2 as FFN2
-from .places import OUT as OUT
-from .places import QKV as QKV
+from .options import SurgeryOperation
 
 # Type of a module of transformers or of this folder. It is Any, because torch gives the
 # attributes of a module no types that a type checker could use.

@@ -38,14 +38,10 @@ class FeedForwardNetwork(nn.Module):
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
     ) -> None:
         super().__init__()
-        self.W1, self.W2 = (
-            nn.Linear(hidden_size, inner_size),
-            nn.Linear(inner_size, hidden_size),
-        )
-        self.dropout, self.LayerNorm = (
-            nn.Dropout(dropout),
-            nn.LayerNorm(hidden_size, layer_norm_eps),
-        )
+        self.W1 = nn.Linear(hidden_size, inner_size)
+        self.W2 = nn.Linear(inner_size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+        self.LayerNorm = nn.LayerNorm(hidden_size, layer_norm_eps)
 
     def get_sliced_linear_maps(
         self, inner_channel_count: int
@@ -143,10 +139,8 @@ class FeedForwardStack(nn.Module):
                 f"a stack of {len(self.networks)} networks of {channels} channels "
                 f"cannot run {network_count} of {inner_channel_count}: choose a smaller net"
             )
-        self.tree, self.active = (
-            parse_feed_forward_formula(feed_forward_formula),
-            network_count,
-        )
+        self.tree = parse_feed_forward_formula(feed_forward_formula)
+        self.active = network_count
         self.inner, self.mismatch = inner_channel_count, size_mismatch_rule
 
     def forward(

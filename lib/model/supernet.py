@@ -16,8 +16,6 @@ from .options import FACTOR, Refused
 from .parts import get_layers, get_surgery_operations
 from .stack import ArchitectureJson
 
-MissingTensorNames = list[str]
-
 # Net stands for the class lib.papers.efficientbert.search.net.Net in type hints.
 # Exported models contain a copy of this module, but not that class, so it cannot be
 # imported here.
@@ -92,10 +90,9 @@ def build_model_of_architecture(
         if reference_config
         else {}
     )
-    ops: list[dict[str, Any]] = (
-        [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
-    )
-    ops.append({"op": "stack", "net": net})
+    ops: list[dict[str, Any]] = [{"op": "stack", "net": net}]
+    if net["embedding"] == "trigram":
+        ops.insert(0, {"op": "trigram", "width": FACTOR})
     return backbone.build_random_model(
         model_class, transformers.BertConfig(**shared | sizes | config_values), ops
     )
@@ -132,7 +129,7 @@ def activate_subnetwork(
 
 def inherit_weights(
     student: transformers.PreTrainedModel, larger_model: transformers.PreTrainedModel
-) -> MissingTensorNames:
+) -> list[str]:
     """Initialise a student with weights of a larger model, in place.
 
     Of each tensor of the larger model the leading block of the student's size is copied

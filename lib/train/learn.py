@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -32,13 +32,6 @@ from lib.train.loop import SettingsJson
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
 # weights that the model has at the time of the call.
 ModelScorer = Callable[[], heads.MetricsAndArrays]
-
-
-class HeldOutRows(NamedTuple):
-    rows: Encoded
-    # Logits [N, C] of C classes, or [N, 2, T] of T tokens as start and end of an
-    # answer.
-    teacher_logits: Tensor
 
 
 class TaskTraining:
@@ -71,10 +64,8 @@ class TaskTraining:
         # Steps that only measure pass None, and never read this attribute. `cast` lets
         # the type checker treat it as a Train everywhere.
         self.train = cast(Train, train and Train(**train))
-        self.splits, self.task = (
-            sources.load(data_descriptor, run.seed),
-            sources.find_task_of_descriptor(data_descriptor),
-        )
+        self.splits = sources.load(data_descriptor, run.seed)
+        self.task = sources.find_task_of_descriptor(data_descriptor)
 
     def load_start_model(self) -> PreTrainedModel:
         """Return the model to train, with the head that the task needs.
@@ -82,10 +73,8 @@ class TaskTraining:
         It is an earlier result, which this training has as input `start`. The attribute
         `tokenizer` is set too. A head that is not in the saved model is drawn from the
         training's seed."""
-        folder, seed = (
-            self.run.inputs["start"].model_folder,
-            derive_seed(self.run.seed, "head"),
-        )
+        folder = self.run.inputs["start"].model_folder
+        seed = derive_seed(self.run.seed, "head")
         model, self.tokenizer = heads.load_task_model_and_tokenizer(
             folder, self.task, self.train.dropout, seed
         )
@@ -133,15 +122,13 @@ class TaskTraining:
         )
 
     @cached_property
-    def held_out_rows(self) -> HeldOutRows:
+    def held_out_rows(self) -> tuple[Encoded, Tensor]:
         """Return (tokenised held-out rows, the teacher's logits on them).
 
         Held-out rows are training rows that are not trained on, but used to select
         models. Logits are [N, C], or [N, 2, T] for answer spans."""
         rows = self.encode_split("held_out")[0]
-        return HeldOutRows(
-            rows, torch.from_numpy(self.predict_logits(self.teacher[0], rows))
-        )
+        return rows, torch.from_numpy(self.predict_logits(self.teacher[0], rows))
 
     def predict_logits(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
         """Return a model's logits on tokenised rows, by the settings of this training.
@@ -259,11 +246,9 @@ def train_and_save(
     name; "dev" includes MNLI's "dev_mm", and "unseen" has labelled test rows.
     allows_divergence: what happens at a loss that is not finite: True returns the
     metric `diverged` and saves no predictions; False raises FloatingPointError."""
-    run, rows, judges = (
-        training.run,
-        training.training_rows,
-        training.build_split_scorers(model, scored_splits),
-    )
+    run = training.run
+    rows = training.training_rows
+    judges = training.build_split_scorers(model, scored_splits)
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
         judge = training.build_split_scorers(model, "dev")["dev"]
@@ -306,14 +291,11 @@ def score_and_save_predictions(
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()
-        affix = "_".join(
-            part for part in (name_prefix, split) if part and part != "dev"
-        )
-        run.save_arrays(f"predictions_{affix}" if affix else "predictions", **arrays)
-        result |= {
-            f"{affix}.{metric}" if affix else metric: value
-            for metric, value in values.items()
-        }
+        parts = (part for part in (name_prefix, split) if part not in ("", "dev"))
+        affix = "".join(f"_{part}" for part in parts)
+        run.save_arrays(f"predictions{affix}", **arrays)
+        start = f"{affix[1:]}." if affix else ""
+        result |= {f"{start}{metric}": value for metric, value in values.items()}
     return result
 
 

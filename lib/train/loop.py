@@ -9,7 +9,7 @@ step."""
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -81,11 +81,6 @@ def compute_learning_rate_factor(
 
 
 BestModel: TypeAlias = dict[str, Any]  # {"score", "step", "weights"}.
-
-
-class LoadedCheckpoint(NamedTuple):
-    step: int  # Number of steps done.
-    best_model: BestModel | None
 
 
 class Callback:
@@ -174,7 +169,8 @@ def fit(
         raise Refused(f"{fault}; it must be 'last'")
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).train()
-    callbacks = [*callbacks, *([loss] if isinstance(loss, Callback) else [])]
+    if isinstance(loss, Callback):
+        callbacks = [*callbacks, loss]
     with (
         speed_up_passes_on_cpu(model, numerics),
         use_dropout_by_random_bytes(model, train_settings.byte_dropout),
@@ -187,10 +183,7 @@ def fit(
         parameters = [p for group in groups for p in group["params"]]
         everything = list(model.parameters())
         optimiser = torch.optim.AdamW(
-            groups,
-            lr=train_settings.lr,
-            weight_decay=train_settings.weight_decay,
-            fused=True,
+            groups, weight_decay=train_settings.weight_decay, fused=True
         )
         lengths, bucket = encoded.compute_row_lengths(), not train_settings.pad_to
         list_batches_of_epoch = list_batches_of_epoch or (
@@ -199,10 +192,8 @@ def fit(
             )
         )
         per_epoch = len(list_batches_of_epoch(0))
-        steps, every = (
-            per_epoch * train_settings.epochs,
-            train_settings.eval_every or per_epoch,
-        )
+        steps = per_epoch * train_settings.epochs
+        every = train_settings.eval_every or per_epoch
         torch.manual_seed(derive_seed(run.seed, "dropout"))
         first, best = load_checkpoint(run, model, optimiser, numerics.dtype)
         began = saved = time.monotonic()
@@ -382,7 +373,7 @@ def load_checkpoint(
     model: PreTrainedModel,
     optimiser: torch.optim.Optimizer,
     dtype: str,
-) -> LoadedCheckpoint:
+) -> tuple[int, BestModel | None]:
     """Load the last checkpoint of a training into model and optimiser, to resume it.
 
     Returns (number of training steps done, best model so far or None); (0, None) where
@@ -414,12 +405,12 @@ def load_checkpoint(
                 f"other code wrote {paths.format_project_path(folder)}: delete it"
             ) from error
     else:
-        return LoadedCheckpoint(0, None)
+        return 0, None
     torch.set_rng_state(body["cpu"])
     if body["cuda"] is not None:
         torch.cuda.set_rng_state(body["cuda"])
     run.log_step(step=step, resumed=True)
-    return LoadedCheckpoint(step, best)
+    return step, best
 
 
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
@@ -473,9 +464,9 @@ def predict_logits(
                 .cpu()
                 .numpy()
             )
-            if logits is None:
-                shape = out.shape[1:] if out.ndim == 2 else (2, lengths.max())
-                logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
+            if logits is None:  # The first batch has the longest row.
+                shape = len(rows), *out.shape[1:]
+                logits = np.full(shape, ABSENT, dtype=np.float32)
             logits[chosen, ..., : out.shape[-1]] = out
             start += len(chosen)
     assert logits is not None

@@ -98,11 +98,9 @@ class MaskedMeanSquaredError(torch.autograd.Function):
         teacher_states: Tensor,
         token_mask: Tensor | None,
     ) -> Tensor:
-        difference, ctx.number, ctx.dtype = (
-            student_states.float() - teacher_states.float(),
-            student_states.numel(),
-            student_states.dtype,
-        )
+        difference = student_states.float() - teacher_states.float()
+        ctx.number = student_states.numel()
+        ctx.dtype = student_states.dtype
         if token_mask is not None:
             difference.mul_(token_mask.unsqueeze(-1))
             ctx.number = token_mask.sum() * student_states.shape[-1]

@@ -38,10 +38,8 @@ def build_label_or_teacher_loss(
     teacher_weight: the weight alpha of "soft", where "hard" has 1 - alpha; None gives
     both the weight 1. A number is allowed only where `target_settings` asks for
     both."""
-    rows, teacher = (
-        training.training_rows,
-        training.teacher_logits if target_settings.kind != "hard" else None,
-    )
+    rows = training.training_rows
+    teacher = training.teacher_logits if target_settings.kind != "hard" else None
 
     def compute_loss(
         batch: loop.Batch, training_row_numbers: np.ndarray

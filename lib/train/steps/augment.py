@@ -6,7 +6,6 @@ may not be published."""
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -68,20 +67,13 @@ def augment(
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
-class CandidatesAndMetrics(NamedTuple):
-    # {text: token ids of the K candidates for each of its replaceable words, int32
-    # [words, K]}.
-    candidates_by_text: dict[str, np.ndarray]
-    metrics: Metrics
-
-
 def collect_replacement_candidates(
     run: TrainingOutput,
     texts: list[str],
     replacer: words.WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
-) -> CandidatesAndMetrics:
+) -> tuple[dict[str, np.ndarray], Metrics]:
     """Find for each text the words by which augmentation may replace its words.
 
     Returns ({text: token ids of candidates for each word that may be replaced, int32
@@ -112,7 +104,7 @@ def collect_replacement_candidates(
         "one_piece": one_piece / max(1.0, words_seen),
         "masked_lm": replacer.head is not None,
     }
-    return CandidatesAndMetrics(candidate_ids, metrics)
+    return candidate_ids, metrics
 
 
 def iterate_row_variants(
@@ -136,10 +128,8 @@ def iterate_row_variants(
     replacement."""
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
-        dice, texts = (
-            np.random.default_rng(derive_seed(seed, f"augment:{index}")),
-            [s[i] for s in sides],
-        )
+        dice = np.random.default_rng(derive_seed(seed, f"augment:{index}"))
+        texts = [s[i] for s in sides]
         yield [
             words.sample_text_variants(
                 text, replacer, candidates_by_text[text], augment_settings, dice

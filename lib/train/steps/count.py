@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.core.store import RunWriter
 from lib.core.types import Json
+from lib.model.parts import count_parameters
 from lib.stats.metrics import Metrics
 
 
@@ -35,7 +36,6 @@ def count(run: RunWriter, config: Json, tokens: int, labels: int) -> Metrics:
         }
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(**inputs)
-    parts = {"parameters": model, "encoder_parameters": model.base_model}
-    return {
-        name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()
-    } | {"flops": counter.get_total_flops()}
+    encoder = count_parameters(model.base_model)["parameters"]
+    more = {"encoder_parameters": encoder, "flops": counter.get_total_flops()}
+    return count_parameters(model) | more

@@ -107,15 +107,10 @@ class DistillationMetrics(loop.Callback):
         arrays, before and after a training, tell how far the weights moved. The array
         is empty without ghost modules."""
         taps = [
-            kernel.compute_effective_kernel_weights()
-            .detach()
-            .cpu()
-            .numpy()
-            .ravel()
-            .copy()
+            kernel.compute_effective_kernel_weights().detach().cpu().flatten().numpy()
             for kernel in self.kernels
         ]
-        return np.concatenate(taps) if taps else np.zeros(0)
+        return np.concatenate([np.zeros(0, np.float32), *taps])
 
     def after_last_step(self) -> Metrics:
         curve = self.run.read_log("curve")
@@ -123,12 +118,10 @@ class DistillationMetrics(loop.Callback):
         metrics = {
             "distance": float(curve["loss"][-max(1, len(curve["loss"]) // 10) :].mean())
         }
-        moved = (
-            {"taps_moved": float(abs(self.flatten_ghost_kernels() - self.first).mean())}
-            if self.kernels
-            else {}
-        )
-        return metrics | moved
+        if self.kernels:
+            moved = abs(self.flatten_ghost_kernels() - self.first)
+            metrics["taps_moved"] = float(moved.mean())
+        return metrics
 
 
 def list_hidden_state_matches(

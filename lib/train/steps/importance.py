@@ -9,8 +9,10 @@ names a module of lib.methods that computes other scores."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import transformers
 
@@ -82,8 +84,6 @@ def compute_taylor_importance(
     importance_settings: settings, such as the size of a batch.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
-    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
-    model.to(loop.get_device()).eval()
     layers, watched, running = parts.get_layers(model), [], None
     sizes = {
         (
@@ -98,32 +98,21 @@ def compute_taylor_importance(
         raise Refused(
             f"ranks are of layers of one size, and {why}: rank the whole model"
         )
+    ((head_count, neuron_count),) = sizes
+    head_total = torch.zeros(len(layers), head_count)
+    neuron_total = torch.zeros(len(layers), neuron_count)
     with ExitStack() as held:
         for layer in layers:
-            attention, dense = layer.attention, layer.intermediate.dense
-            number = attention.self.num_attention_heads
-            factor = torch.ones(number, requires_grad=True, device=loop.get_device())
-
-            def scale_head_outputs(
-                module: torch.nn.Module,
-                inputs: tuple[torch.Tensor, ...],
-                head_factors: torch.Tensor = factor,
-                head_size: int = attention.self.attention_head_size,
-            ) -> tuple[torch.Tensor]:
-                # Scaling a head's context is the same as scaling its attention weights.
-                return (
-                    inputs[0]
-                    * head_factors.repeat_interleave(head_size).to(inputs[0].dtype),
-                )
-
-            held.enter_context(
-                attention.output.dense.register_forward_pre_hook(scale_head_outputs)
+            factor = torch.ones(
+                head_count, requires_grad=True, device=loop.get_device()
             )
+            held.enter_context(
+                layer.attention.output.dense.register_forward_pre_hook(
+                    partial(scale_head_outputs, factor)
+                )
+            )
+            dense = layer.intermediate.dense
             watched += [factor, dense.weight, dense.bias, layer.output.dense.weight]
-        head_total = torch.zeros(len(layers), len(watched[0]))
-        neuron_total = torch.zeros(
-            len(layers), layers[0].intermediate.dense.out_features
-        )
         for loss in iterate_batch_losses(
             model, encoded, importance_settings, numerics, report_progress
         ):
@@ -135,10 +124,8 @@ def compute_taylor_importance(
                 ]
             for l in range(len(layers)):
                 indices = slice(4 * l, 4 * l + 4)
-                (_, w1, b1, w2), (factor, g1, gb, g2) = (
-                    watched[indices],
-                    gradients[indices],
-                )
+                _, w1, b1, w2 = watched[indices]
+                factor, g1, gb, g2 = gradients[indices]
                 head_total[l] += factor.abs().float().cpu()
                 neuron_total[l] += (
                     ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
@@ -147,12 +134,29 @@ def compute_taylor_importance(
     return Importances(head_total, neuron_total)
 
 
+def scale_head_outputs(
+    head_factors: torch.Tensor,
+    _module: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+) -> tuple[torch.Tensor]:
+    """Scale each head's context, which is the same as scaling its attention weights.
+
+    It is the forward pre-hook of an output projection, to take gradients at the
+    factors, by which heads are ranked.
+
+    head_factors: a factor for each head, [A].
+    inputs: the contexts of all heads, as the only tensor."""
+    contexts = inputs[0]
+    factors = head_factors.repeat_interleave(contexts.shape[-1] // len(head_factors))
+    return (contexts * factors.to(contexts.dtype),)
+
+
 def compute_importance_by_plugin_method(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
     importance_settings: Importance,
     numerics: Numerics,
-    report_progress: Callable[[float], None] = lambda fraction: None,
+    report_progress: Callable[[float], None],
 ) -> Importances:
     """Return the importance of heads and neurons by a function from lib.methods.
 
@@ -167,8 +171,6 @@ def compute_importance_by_plugin_method(
     importance_settings: settings: the method, and the size of a batch.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
-    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
-    model.to(loop.get_device()).eval()
     for loss in iterate_batch_losses(
         model, encoded, importance_settings, numerics, report_progress
     ):
@@ -203,18 +205,21 @@ def iterate_batch_losses(
     """Yield the mean loss of each batch of rows against the labels, as a scalar tensor.
 
     It has a graph, so that the caller can take gradients, by which heads and neurons
-    are ranked.
+    are ranked. The model is set to eval mode, and moved to the device of this process.
 
     encoded: the tokenised rows with labels.
     importance_settings: settings, of which the size of a batch is read.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
     assert encoded.labels is not None
+    # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
+    model.to(loop.get_device()).eval()
+    rows = np.arange(len(encoded))
     for start in range(0, len(encoded), importance_settings.batch):
-        chosen = range(start, min(start + importance_settings.batch, len(encoded)))
+        chosen = rows[start : start + importance_settings.batch]
         batch = make_batch(encoded, chosen, device=loop.get_device())
         with loop.use_dtype(numerics):
             logits = loop.compute_logits(model, batch)
-        labels = encoded.labels[list(chosen)].to(logits.device)
+        labels = encoded.labels[chosen].to(logits.device)
         yield losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]
         report_progress((start + len(chosen)) / len(encoded))

@@ -5,7 +5,7 @@ The model takes the place of a published checkpoint. It learns masked words and 
 sentences (Devlin et al. 2019, section 3.1)."""
 
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -28,18 +28,6 @@ from lib.train.loop import SettingsJson
 # {"share": share of all tokens that are predicted; "hidden", "replaced": shares of the
 # predicted tokens that the model sees as [MASK] or as a random word}.
 MaskingShares: TypeAlias = dict[str, float]
-
-
-class SentencePairs(NamedTuple):
-    first_sentences: list[str]
-    second_sentences: list[str]
-    labels: np.ndarray  # [N]: 0 where the second sentence follows the first, else 1.
-
-
-class MaskedBatch(NamedTuple):
-    batch: loop.Batch
-    true_ids: torch.Tensor  # Original ids of the n tokens to predict: [n].
-    mask: torch.Tensor  # True at the tokens to predict: bool [B, T].
 
 
 def pretrain(
@@ -66,26 +54,21 @@ def pretrain(
     numerics: dtype, number of threads and device.
     train: settings of the training. None keeps random weights, as a control without
     pre-training."""
-    arithmetic, training = (
-        loop.apply_numeric_settings(numerics),
-        Train(**train) if train else None,
-    )
+    arithmetic = loop.apply_numeric_settings(numerics)
+    training = Train(**train) if train else None
     tokenizer = write_generated_text_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(derive_seed(run.seed, "init"))
-    layers, hidden, heads, ffn = (
-        model[name] for name in ("layers", "hidden", "heads", "ffn")
-    )
+    hidden = model["hidden"]
+    sizes = model["layers"], hidden, model["heads"], model["ffn"]
     # 128 is the largest number of tokens of an input, 2 the number of token types.
-    shape = Shape("bert", layers, hidden, heads, ffn, len(tokenizer), 128, 2, hidden)
+    shape = Shape("bert", *sizes, len(tokenizer), 128, 2, hidden)
     rates = dict.fromkeys(
         ("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout
     )
     config = build_transformers_config(shape, initializer_range=model["init"], **rates)
-    network, result = (
-        backbone.build_random_model(transformers.BertForPreTraining, config),
-        {},
-    )
+    network = backbone.build_random_model(transformers.BertForPreTraining, config)
+    result = {}
     if training:
         first, second, follows = sample_sentence_pairs(
             toy.generate_passages(corpus["sentences"], corpus["seed"]), run.seed
@@ -119,7 +102,9 @@ def write_generated_text_tokenizer(
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
-def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> SentencePairs:
+def sample_sentence_pairs(
+    two_sentence_passages: list[str], seed: int
+) -> tuple[list[str], list[str], np.ndarray]:
     """Make pairs of sentences for BERT's next-sentence prediction.
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
@@ -140,14 +125,14 @@ def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> Senten
         others = random.integers(len(rest), size=8)
         best = max(others, key=lambda j: len(first_bag & bags[j]) / len(bags[j]))
         second[i], follows[i] = rest[best], int(rest[best] != rest[i])
-    return SentencePairs([one + " ." for one in first], second, follows)
+    return [one + " ." for one in first], second, follows
 
 
 def mask_tokens(
     batch: loop.Batch,
     tokenizer: transformers.PreTrainedTokenizerFast,
     masking_shares: MaskingShares,
-) -> MaskedBatch:
+) -> tuple[loop.Batch, torch.Tensor, torch.Tensor]:
     """Mask tokens of a batch at random, for masked language modelling.
 
     Returns (batch with masked ids, true ids [n] of the n tokens to predict, where they
@@ -167,7 +152,7 @@ def mask_tokens(
     )
     shown = torch.where(draw < masking_shares["hidden"], tokenizer.mask_token_id, shown)
     masked = batch | {"input_ids": torch.where(chosen, shown, ids)}
-    return MaskedBatch(masked, ids[chosen], chosen)
+    return masked, ids[chosen], chosen
 
 
 def build_pretraining_loss(
