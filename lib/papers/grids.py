@@ -12,6 +12,7 @@ import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -1013,3 +1014,26 @@ def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
         if start and start.step == "distil":
             rows.append(row.with_spec(start))
     return rows
+
+
+def list_rows_of_models(
+    profile: str,
+    spec_function_by_model: Mapping[str, Callable[[str, str], Spec]],
+    tasks: Iterable[str],
+    seeds: Iterable[int],
+    **further_labels: Any,
+) -> list[Row]:
+    """Return the Rows of a table that compares models, one for each task, model and
+    seed.
+
+    A Row is a Spec (the description of a run) with the labels task, model and seed.
+
+    profile: size of the experiment, such as "mini".
+    spec_function_by_model: {name of a model: f(profile, task) -> Spec of its run}.
+    further_labels: labels that all Rows have before these."""
+    return [
+        Row(make(profile, task), **further_labels, task=task, model=model, seed=seed)
+        for task, (model, make), seed in product(
+            tasks, spec_function_by_model.items(), seeds
+        )
+    ]

@@ -147,6 +147,17 @@ class Runs:
         ]
 
     @property
+    def finished(self) -> pd.DataFrame:
+        """Return a line for each finished run of all sets of results that a page shows.
+
+        It has the columns of the collected frames, `source` (where a run is from, such
+        as "recorded, mini") and `scale` (its profile, the size of the experiments)."""
+        return pd.concat(
+            compare.select_rows_with_runs(frame).assign(source=source, scale=scale)
+            for source, frame, scale in self.result_frames_with_source
+        )
+
+    @property
     def scored_rows_text(self) -> str:
         """Return the end of a table's caption: on which examples scores are measured.
 

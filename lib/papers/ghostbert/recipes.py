@@ -436,3 +436,39 @@ def make_module_cost_table(
         ghosts = cost.ghost_parameters(base, ghost_options_by_label[label], m) / 1e6
         table[key]["M parameters", "ghosts"] = f"{ghosts:.4f}"
     return table
+
+
+def list_rows_of_ghost_changes(
+    profile: str,
+    ghost_changes_by_model: Mapping[str, GhostFields],
+    tasks: Iterable[str],
+    widths_in_twelfths: Iterable[int],
+    seeds: Sequence[int],
+    learning_rate: float,
+) -> list[Row]:
+    """Return the Rows of a table of pruned students whose ghost modules differ.
+
+    A Row is a Spec (the description of a run) with the labels task, m (kept heads of
+    12), model and seed. Ghost modules are added convolutions.
+
+    profile: size of the experiment, such as "mini".
+    ghost_changes_by_model: {name of a model: fields of its ghost modules that differ
+    from the paper's}.
+    seeds: empty for those of the profile's sweeps.
+    learning_rate: rate of the distillation; 0 is the profile's."""
+    modules = {
+        name: make_ghost_options(profile, **changes)
+        for name, changes in ghost_changes_by_model.items()
+    }
+    return [
+        Row(
+            student_spec(profile, task, m, module, learning_rate=learning_rate),
+            task=task,
+            m=m,
+            model=name,
+            seed=seed,
+        )
+        for task, m, (name, module), seed in product(
+            tasks, widths_in_twelfths, modules.items(), swept_seeds(profile, seeds)
+        )
+    ]

@@ -298,3 +298,15 @@ def make_flops_share_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
         columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()
         parts.append(pd.DataFrame(dict(zip(names, columns, strict=True))))
     return pd.concat(parts[1:] or parts)
+
+
+def collect_runs_and_searches(
+    page: Page, grid: Callable[..., list[Row]]
+) -> tuple[Runs, Runs]:
+    """Return the results of a page's pruned networks, and of the searches that gave
+    them.
+
+    page: the page that is being made.
+    grid: f(profile, parameters of the notebook) -> Rows of the networks."""
+    searches = grids.list_architecture_searches_of_models
+    return page.collect_runs(grid), page.collect_runs(grid, transform_rows=searches)
