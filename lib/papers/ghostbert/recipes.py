@@ -440,7 +440,7 @@ def make_module_cost_table(
 
 def list_rows_of_ghost_changes(
     profile: str,
-    ghost_changes_by_model: Mapping[str, GhostFields],
+    ghost_changes_by_model: Mapping[str, Json],
     tasks: Iterable[str],
     widths_in_twelfths: Iterable[int],
     seeds: Sequence[int],
