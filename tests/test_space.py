@@ -239,7 +239,7 @@ def test_candidates_are_of_their_space(stage):
                 "formula" in space.searched_dimensions or layer.formula == start.formula
             )
         assert "ids" in space.searched_dimensions or ids_of(net) == ids_of(TOY)
-        assert space.convert_json_to_net(net.to_json()["layers"]) == net
+        assert space.convert_json_to_net(space.convert_layers_to_json(net)) == net
 
 
 def test_draws_are_a_function_of_the_generator():

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -561,9 +561,15 @@ def make_method_comparison_table(
     return pd.DataFrame(lines)
 
 
+class ModelCosts(NamedTuple):
+    megaflops: float
+    million_parameters: float
+    megabytes: float
+
+
 def count_model_costs(
     profile: str, run_row: Mapping[str, Any], searched_architecture: Json | None
-) -> tuple[float, float, float]:
+) -> ModelCosts:
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 
     FLOPs are those of a forward pass on 128 tokens. Pruned weights do not count as
@@ -585,7 +591,7 @@ def count_model_costs(
         profile, run_row["method"], run_row["m"], searched_architecture
     )
     stored_bytes = (*stored, 4 * run_row["parameters"])[0]
-    return forward / 1e6, weights / 1e6, stored_bytes / 1e6
+    return ModelCosts(forward / 1e6, weights / 1e6, stored_bytes / 1e6)
 
 
 def find_width_pruned_baseline(

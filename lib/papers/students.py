@@ -9,6 +9,7 @@ A width is m of 12 attention heads, and the same share of neurons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
@@ -95,22 +96,28 @@ def select_possible_widths(
     return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
 
 
+class StudentPlan(NamedTuple):
+    # Changes of the model in the order in which they are made, each {"op": name, ...}.
+    surgery_operations: list[Json]
+    input_runs: dict[str, Spec]
+
+
 def plan_student_surgery(
     profile: str,
     task: str,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
     family: str = "bert",
-) -> tuple[list[Json], dict[str, Spec]]:
+) -> StudentPlan:
     """Return the changes that turn a fine-tuned teacher into an untrained student.
 
-    The result has the operations on the model, in order, and the Specs (descriptions of
-    runs) that they need. The operations are a cut to the width, if heads are to go, and
-    the addition of ghost modules (GhostBERT's convolutions). The runs are "teacher"
-    and, for a cut, "importance", which ranks heads and neurons. If a ghost module
-    generates attention maps or contexts of removed heads, the matrices that these heads
-    need are not cut (GhostBERT, section 4.2). Raises Refused for a width or ghosts that
-    the encoder cannot have.
+    The StudentPlan that is returned has the operations on the model, in order, and the
+    Specs (descriptions of runs) that they need. The operations are a cut to the width,
+    if heads are to go, and the addition of ghost modules (GhostBERT's convolutions).
+    The runs are "teacher" and, for a cut, "importance", which ranks heads and neurons.
+    If a ghost module generates attention maps or contexts of removed heads, the
+    matrices that these heads need are not cut (GhostBERT, section 4.2). Raises Refused
+    for a width or ghosts that the encoder cannot have.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
@@ -134,7 +141,7 @@ def plan_student_surgery(
     if ghost_options:
         ghost_options.check_fits_model(pruned)
         surgery.append({"op": "ghost"} | to_plain_json(ghost_options))
-    return surgery, inputs
+    return StudentPlan(surgery, inputs)
 
 
 def adapt_train_settings_to_ghosts(

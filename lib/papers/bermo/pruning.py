@@ -4,6 +4,7 @@ model and records gradients (BERMo, section 2.3; Sanh et al. 2020).
 Each class is called by the training loop in every step."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +33,11 @@ BINS = 50  # Largest number of bins of steps in which logged values are averaged
 # {part of BERT that is not trained: prefixes of the names of the parameters that are
 # frozen}. With the encoder, the embeddings are frozen too.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
+
+
+class WeightCounts(NamedTuple):
+    kept_by_matrix: list[int]
+    total_by_matrix: list[int]
 
 
 class PruningMasks(loop.Callback):
@@ -145,20 +151,20 @@ class PruningMasks(loop.Callback):
         return {"penalty": self.weight * penalties.mean()}
 
     @torch.no_grad()
-    def count_kept_weights(self) -> tuple[list[int], list[int]]:
+    def count_kept_weights(self) -> WeightCounts:
         """Count the kept weights and all weights of each masked matrix.
 
-        Return two lists of integers, the kept weights and all weights, in the order of
-        the encoder's linear layers. For the method "l0", whose masks are random in
-        training, those of eval mode are counted. The share of kept weights during the
-        training follows from the counts."""
+        Return two lists of integers, `kept_by_matrix` and `total_by_matrix`, in the
+        order of the encoder's linear layers. For the method "l0", whose masks are
+        random in training, those of eval mode are counted. The share of kept weights
+        during the training follows from the counts."""
         name = "parametrizations.weight.original"
         weights = [linear.get_parameter(name) for _, linear, _ in self.places]
         surviving = [
             int(mask.count_kept_weights(w))
             for (*_, mask), w in zip(self.places, weights, strict=True)
         ]
-        return surviving, [w.numel() for w in weights]
+        return WeightCounts(surviving, [w.numel() for w in weights])
 
     @torch.no_grad()
     def after_last_step(self) -> Metrics:

@@ -1,7 +1,7 @@
 """This module draws EfficientBERT's networks layer by layer, and the surfaces of its
 formulas."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +15,11 @@ from lib.papers.efficientbert.search.surface import compute_network_surface as h
 from lib.report import plot
 
 DECADES = "z in decades, 3 is 1000"
+
+
+class ScaledSurface(NamedTuple):
+    coordinates: np.ndarray  # [N].
+    heights_by_scale: dict[str, np.ndarray]  # Each [N, N].
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:
@@ -140,17 +145,19 @@ def list_networks_of_figure_5(
 
 def compute_network_surfaces_of_figure_5(
     points_per_axis: int,
-) -> dict[str, tuple[np.ndarray, dict[str, np.ndarray]]]:
+) -> dict[str, ScaledSurface]:
     """Return {title of the panel: surface} for EfficientBERT's Figure 5.
 
     A surface is the output z of a network's last layer, averaged over channels, as a
-    function of two inputs. It shows how nonlinear the network is. It is a pair: the
-    coordinates [N] of either input, and {label of the axis, such as "linear z": z [N,
-    N]}, on a linear and on a logarithmic scale.
+    function of two inputs. It shows how nonlinear the network is. A ScaledSurface has
+    the `coordinates` [N] of either input, and `heights_by_scale`: {label of the axis,
+    such as "linear z": z [N, N]}, on a linear and on a logarithmic scale.
 
     points_per_axis: N."""
     by_name = {}
     for name, net in list_networks_of_figure_5().items():
         line, z = heights(net, Recipe(points=points_per_axis))
-        by_name[name] = line, {"linear z": z, DECADES: scale_by_symlog(z)}
+        by_name[name] = ScaledSurface(
+            line, {"linear z": z, DECADES: scale_by_symlog(z)}
+        )
     return by_name

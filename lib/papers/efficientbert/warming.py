@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,17 @@ from lib.train.matching import build_matching_loss, build_teacher_forward
 from lib.train.steps.pretrain import sample_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
+
+
+class JoinedRows(NamedTuple):
+    encoded: Encoded
+    task_names: list[str]  # Name of the task of each row.
+    make_batches: BatchMaker
+
+
+class EncodedCorpus(NamedTuple):
+    encoded: Encoded
+    make_batches: BatchMaker | None  # None: the training loop makes random batches.
 
 
 def warmup(
@@ -260,7 +271,7 @@ def multitask(
 
 def join_training_rows_of_tasks(
     training_by_task: dict[str, TaskTraining], train: Train, seed: int
-) -> tuple[Encoded, list[str], BatchMaker]:
+) -> JoinedRows:
     """Join the tokenised training rows of several tasks, to train on all at once.
 
     Return the rows of all tasks in one Encoded, the task's name of each row, and a
@@ -297,7 +308,7 @@ def join_training_rows_of_tasks(
         dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
 
-    return encoded, task_of_row, order_batches_of_all_tasks
+    return JoinedRows(encoded, task_of_row, order_batches_of_all_tasks)
 
 
 def encode_corpus(
@@ -305,14 +316,14 @@ def encode_corpus(
     tokenizer: transformers.PreTrainedTokenizerFast,
     train: Train,
     seed: int,
-) -> tuple[Encoded, BatchMaker | None]:
+) -> EncodedCorpus:
     """Return the tokenised rows of a text for pre-training, and their batches.
 
     Text from files gives a row for each document, paired with another document. There
     are up to 5 different sets of rows, one for each epoch and used in turn, as in
-    EfficientBERT's code. The result has the rows, and f(epoch) -> lists of row numbers.
-    The latter is None for generated text, which has one set of rows; the training loop
-    then makes random batches.
+    EfficientBERT's code. The result has the rows as `encoded`, and `make_batches`,
+    f(epoch) -> lists of row numbers. The latter is None for generated text, which has
+    one set of rows; the training loop then makes random batches.
 
     corpus: {"sentences": count, "seed"} for generated text, whose sentences are paired
     as in BERT's pre-training. Text in files has {"text": name, "digest", "documents":
@@ -326,7 +337,7 @@ def encode_corpus(
         split = Split(
             first, second, np.zeros(len(first), np.int64), np.arange(len(first))
         )
-        return encode_split(tokenizer, split, train.max_length), None
+        return EncodedCorpus(encode_split(tokenizer, split, train.max_length), None)
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(iterate_document_token_ids, corpus, tokenizer)
@@ -360,7 +371,7 @@ def encode_corpus(
         )
         return [start + chosen for chosen in row_batches]
 
-    return encoded, order_epoch_batches
+    return EncodedCorpus(encoded, order_epoch_batches)
 
 
 def iterate_document_token_ids(

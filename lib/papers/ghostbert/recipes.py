@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.options import Ghost
@@ -50,6 +50,18 @@ ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
 # {(unit, heading) of a column in a table of costs: text of the cell}, such as
 # ("GFLOPs", "printed").
 CostCells = dict[tuple[str, str], str]
+
+
+class TableRow(NamedTuple):
+    family: str
+    model_name: str
+    kept_heads: int
+
+
+class PaperAndTrueCosts(NamedTuple):
+    flops_by_paper_rule: int
+    true_flops: int  # FLOPs as PyTorch counts them.
+    parameters: int
 
 
 S = grids.read_settings("ghostbert")
@@ -314,10 +326,10 @@ def make_convolution_options_of_table_5(profile: str) -> dict[str, Json]:
 
 def list_rows_of_table_1(
     kept_head_counts: Iterable[int],
-) -> dict[str, tuple[str, str, int]]:
-    """Return {name of a row: what it has} of GhostBERT's Table 1, in the table's order.
+) -> dict[str, TableRow]:
+    """Return {name of a row: TableRow} of GhostBERT's Table 1, in the table's order.
 
-    A row has the family of encoders, the name of the model, and its number of kept
+    A TableRow has the family of encoders, the name of the model, and its number of kept
     heads. To the printed rows it adds the whole distilled model without ghost modules
     (added convolutions), as a control.
 
@@ -326,10 +338,10 @@ def list_rows_of_table_1(
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_heads_of_paper_model(family)
-        lines[name] = (family, "Plain", heads)
-        lines[f"{name}, distilled"] = (family, "Distilled", heads)
+        lines[name] = TableRow(family, "Plain", heads)
+        lines[f"{name}, distilled"] = TableRow(family, "Distilled", heads)
         for m in (heads, *(kept_head_counts if family in PRUNED else ())):
-            lines[f"{ghosted} (m = {m}/{heads})"] = (family, "Ghost", m)
+            lines[f"{ghosted} (m = {m}/{heads})"] = TableRow(family, "Ghost", m)
     return lines
 
 
@@ -347,7 +359,7 @@ def make_head_count_row_labels(family: str) -> dict[str, int]:
 
 def count_paper_and_true_costs(
     family: str, model_name: str, kept_heads_per_layer: int
-) -> tuple[int, int, int]:
+) -> PaperAndTrueCosts:
     """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 
     The costs are those of GhostBERT's own encoders, for one sequence of 128 tokens. The
@@ -362,7 +374,7 @@ def count_paper_and_true_costs(
     printed = cost.flops(
         base, heads=kept_heads_per_layer, ghost=module, convention="token head"
     )
-    return (
+    return PaperAndTrueCosts(
         printed,
         cost.flops(base, heads=kept_heads_per_layer, ghost=module),
         cost.parameters(base, kept_heads_per_layer, module),

@@ -3,7 +3,7 @@ torch."""
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -20,6 +20,11 @@ COLUMNS = {
     "distance after distillation": ("distance", ".3f"),
     "movement of a tap": ("taps_moved", ".4f"),
 }
+
+
+class ForwardTimes(NamedTuple):
+    ms_without_ghosts: float
+    ms_with_ghosts: float
 
 
 def show_distance_to_teacher(page: Page, runs: Runs) -> None:
@@ -68,10 +73,10 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
 
 def read_forward_times(
     profile: str, widths_in_twelfths: Iterable[int]
-) -> dict[int, tuple[float, float]]:
-    """Return {width in twelfths: two times} of pruned encoders, as recorded earlier.
+) -> dict[int, ForwardTimes]:
+    """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
 
-    The times are the milliseconds of CPU time of a forward pass on 8 sentences of
+    A ForwardTimes has the milliseconds of CPU time of a forward pass on 8 sentences of
     128 tokens, without and with ghost modules (added convolutions). So it shows what
     ghosts cost in time, beside FLOPs. Widths for which one of the two times is missing
     are left out.
@@ -87,7 +92,7 @@ def read_forward_times(
             plain = run.metrics.get(f"Width {m}/12.cpu_ms")
             ghost = run.metrics.get(f"GhostBERT {m}/12.cpu_ms")
             if ghost and plain:
-                times[m] = plain, ghost
+                times[m] = ForwardTimes(plain, ghost)
     return times
 
 

@@ -30,7 +30,7 @@ momentum does, because the gradient of one batch is mostly noise."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -49,6 +49,13 @@ EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # A gate is on where alpha > 4.5
 # {kind of gate: its name in the operation "keep", which prunes a model}, for kinds
 # whose two names differ.
 NAMES = {"ffn": "neurons"}
+
+
+class AlphaUpdate(NamedTuple):
+    alphas: np.ndarray  # [N].
+    moving_average_gradient: np.ndarray  # [N].
+    # [4]: target and actual cost ratio, and numbers of gates switched off and on.
+    log_entry: np.ndarray
 
 
 def compute_target_cost_ratio(
@@ -116,6 +123,11 @@ def make_encoder_flops_function(
         return gated.flops(hidden_size, head_size, widths, gated.TOKENS)
 
     return count_flops
+
+
+class TrimmedGates(NamedTuple):
+    alphas: np.ndarray  # [N].
+    switched_gates: GateNumbers
 
 
 @dataclass
@@ -212,12 +224,12 @@ class GateController:
         gradient: np.ndarray,
         step: int,
         total_steps: int,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> AlphaUpdate:
         """Return the gates' alphas after one training step of a pruning search.
 
-        The result has the new alphas [N], the new moving average of their gradients
-        [N], and a log entry of four numbers: target and actual cost as shares of the
-        cost with all gates on, and how many gates switched off and on.
+        The AlphaUpdate that is returned has the new alphas [N], the new moving average
+        of their gradients [N], and a log entry of four numbers: target and actual cost
+        as shares of the cost with all gates on, and how many gates switched off and on.
 
         alphas: parameters of the gates, whose masks are sigmoid(alpha), float64 [N].
         moving_average_gradient: the average before this step [N].
@@ -257,7 +269,8 @@ class GateController:
             (on & ~switched).sum(),
             (~on & switched).sum(),
         ]
-        return new, moving_average_gradient, np.array(log_entry, dtype=np.float64)
+        entry_array = np.array(log_entry, dtype=np.float64)
+        return AlphaUpdate(new, moving_average_gradient, entry_array)
 
     def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
@@ -459,14 +472,14 @@ class GateController:
 
     def trim_gates_to_target_cost(
         self, gate_alphas: np.ndarray, average_gradients: np.ndarray
-    ) -> tuple[np.ndarray, GateNumbers]:
+    ) -> TrimmedGates:
         """Correct the gates' cost to its target at the end of a pruning search.
 
         A gate is a mask sigmoid(alpha) on a part of the model. The correction lets
-        networks of different searches cost the same. The result has the new alphas [N]
-        and the indices of the gates that switched. No gate switches where the cost is
-        within the tolerance already, or where it would not come nearer because a single
-        gate changes it too much.
+        networks of different searches cost the same. The TrimmedGates that is returned
+        has the new alphas [N] and the indices of the gates that switched. No gate
+        switches where the cost is within the tolerance already, or where it would not
+        come nearer because a single gate changes it too much.
 
         gate_alphas: the alphas before [N].
         average_gradients: moving averages of the loss's gradients by alpha [N]."""
@@ -490,7 +503,7 @@ class GateController:
         taken = np.flatnonzero(new != on)
         gate_alphas = gate_alphas.copy()
         gate_alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
-        return gate_alphas, taken
+        return TrimmedGates(gate_alphas, taken)
 
     def switch_gates_to_target_cost(
         self,

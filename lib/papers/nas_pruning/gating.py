@@ -4,7 +4,7 @@ model has a target cost (report on NAS pruning, sections 5 and 7).
 A gate is a parameter alpha; its mask sigmoid(alpha) multiplies a head or neuron."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,17 @@ COLUMNS = ("target", "ratio", "switched_off", "switched_on")
 # f({region: sum of its masks}) -> FLOPs. A region is the gates of one kind in one
 # layer: (layer, kind).
 Cost = Callable[[Mapping[Any, Any]], Any]
+
+
+class GateCountsAndFlopsFunction(NamedTuple):
+    gate_count_by_region: dict[LayerAndGateKind, int]
+    count_flops_of_mask_sums: Cost
+
+
+class SearchEnd(NamedTuple):
+    metrics: Metrics
+    alphas: np.ndarray  # [N].
+    log: np.ndarray  # All steps [steps, 4], with the columns COLUMNS.
 
 
 class GateTraining(loop.Callback):
@@ -91,14 +102,15 @@ class GateTraining(loop.Callback):
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
-    def trim_gates_at_end(self) -> tuple[Metrics, np.ndarray, np.ndarray]:
+    def trim_gates_at_end(self) -> SearchEnd:
         """Correct a pruning search's cost to its target after the last training step.
 
         Gates, masks on parts of the model, switch off, or on again. The alphas in the
         model change in place, and the buffer with their average gradients is removed.
-        The result has the metrics of the search, such as the share of the cost before
-        and after the correction, the final alphas [N], and the log [steps, 4]: target
-        and actual cost as shares, and the numbers of gates switched off and on."""
+        The SearchEnd that is returned has the metrics of the search, such as the share
+        of the cost before and after the correction, the final alphas [N], and the log
+        [steps, 4]: target and actual cost as shares, and the numbers of gates switched
+        off and on."""
         control = self.control
         before = flatten_tensors(self.apart)
         logged = self.run.read_log("search")
@@ -118,8 +130,11 @@ class GateTraining(loop.Callback):
             "switched_off": int(logged["switched_off"].sum()),
             "switched_on": int(logged["switched_on"].sum()),
         }
-        log = np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32)
-        return metrics, alphas, log
+        return SearchEnd(
+            metrics,
+            alphas,
+            np.stack([logged[name] for name in COLUMNS], 1).astype(np.float32),
+        )
 
 
 class GateSearch(GateTraining):
@@ -189,13 +204,13 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
 
 def count_gates_and_make_flops_function(
     model: PreTrainedModel, gate_kinds: Iterable[str]
-) -> tuple[dict[LayerAndGateKind, int], Cost]:
+) -> GateCountsAndFlopsFunction:
     """Return how many gates a model can have, and a function for its FLOPs with masks.
 
-    A gate is a trained mask on a head, a neuron or another part. The result has
-    {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) -> FLOPs of
-    one sequence of 128 tokens. A pruning search needs both. It does not matter whether
-    the model has its gates already.
+    A gate is a trained mask on a head, a neuron or another part. The
+    GateCountsAndFlopsFunction that is returned has {(layer, kind): number of gates} and
+    f({(layer, kind): sum of masks}) -> FLOPs of one sequence of 128 tokens. A pruning
+    search needs both. It does not matter whether the model has its gates already.
 
     gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
     sizes = {}
@@ -210,10 +225,12 @@ def count_gates_and_make_flops_function(
             }
         )
     attention: Any = layer.attention
-    count_flops = make_encoder_flops_function(
-        model.config.hidden_size, attention.self.attention_head_size, layer_widths
+    return GateCountsAndFlopsFunction(
+        sizes,
+        make_encoder_flops_function(
+            model.config.hidden_size, attention.self.attention_head_size, layer_widths
+        ),
     )
-    return sizes, count_flops
 
 
 def count_prunable_parts_by_kind(layer: nn.Module) -> dict[str, int]:

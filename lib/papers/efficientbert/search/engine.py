@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,16 @@ from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.samplers import Evaluation
 from lib.papers.efficientbert.search.space import Space
+
+
+class CandidateScore(NamedTuple):
+    score: float
+    failure_reason: str  # Why the network could not be scored; "" where it could.
+
+
+class HistoryLine(NamedTuple):
+    entry: Json
+    line_bytes: bytes  # Content of the line, with the line break.
 
 
 def search_networks(
@@ -67,28 +78,37 @@ def search_networks(
         )
         if candidate is None:
             break
-        # One failure does not end the search.
-        score = 0.0
-        failed = ""
-        try:
-            score = float(score_net(candidate))
-        except (FloatingPointError, FormulaError) as error:
-            failed = str(error) or type(error).__name__
-        if not math.isfinite(score):
-            failed = f"the score is {score}"
-            score = 0.0
+        score, failed = score_candidate(score_net, candidate)
         seconds = round(time.perf_counter() - began, 3)
         entry = Evaluation(
             candidate, space.make_deduplication_key(candidate), score, seconds, failed
         )
         append_line_with_digest(
             history_path,
-            {**vars(entry), "candidate": candidate.to_json()["layers"]},
+            {**vars(entry), "candidate": space.convert_layers_to_json(candidate)},
         )
         history.append(entry)
         if report_progress:
             report_progress(len(history) / options.budget)
     return history
+
+
+def score_candidate(
+    score_net: Callable[[Net], float], candidate: Net
+) -> CandidateScore:
+    """Return the score of a network in a search, and the reason if it failed.
+
+    A network fails where `score_net` raises FloatingPointError (its training diverges)
+    or FormulaError (the formula of a feed-forward network is invalid), or gives no
+    finite number. It then has score 0 and an error message as `failure_reason`, which
+    is else "". So one failure does not end the search."""
+    try:
+        score = float(score_net(candidate))
+    except (FloatingPointError, FormulaError) as error:
+        return CandidateScore(0.0, str(error) or type(error).__name__)
+    if math.isfinite(score):
+        return CandidateScore(score, "")
+    return CandidateScore(0.0, f"the score is {score}")
 
 
 def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
@@ -135,12 +155,13 @@ def digest_history_entry(entry: Json) -> str:
 
 def iterate_verified_history_lines(
     history_bytes: bytes,
-) -> Iterator[tuple[Json, bytes]]:
+) -> Iterator[HistoryLine]:
     """Yield the lines of a search's history file, up to the first damaged one.
 
-    A line is the JSON object without its digest, and the bytes of the line with its
-    line break. A line is damaged if it is incomplete, no JSON, or has another digest.
-    Lines after it are not used, since each proposal depends on all evaluations before.
+    A HistoryLine is the JSON object without its digest, and the bytes of the line with
+    its line break. A line is damaged if it is incomplete, no JSON, or has another
+    digest. Lines after it are not used, since each proposal depends on all evaluations
+    before.
 
     history_bytes: the content of the file."""
     for line in history_bytes.splitlines(keepends=True):
@@ -149,7 +170,7 @@ def iterate_verified_history_lines(
             if value.pop("digest") == digest_history_entry(value) and line.endswith(
                 b"\n"
             ):
-                yield value, line
+                yield HistoryLine(value, line)
                 continue
         return
 

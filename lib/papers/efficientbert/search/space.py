@@ -375,12 +375,21 @@ class Space:
         layers[layer_index] = new_layer
         return replace(net, layers=tuple(layers))
 
+    def convert_layers_to_json(self, net: Net) -> list[list[Any]]:
+        """Return the layers of a network as [[formula, k, q], ...].
+
+        A search writes them to its history file. A layer has k stacked feed-forward
+        networks with 1/q of the full inner width, and their formula is text such as "W2
+        gelu(W1 x)". Widths and heads are left out, as all networks of a search share
+        them."""
+        return net.to_json()["layers"]
+
     def convert_json_to_net(self, layers_json: list[list[Any]]) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
         width, with a formula such as "W2 gelu(W1 x)". The history file of a search has
-        layers in this form (`Net.to_json`). Widths and heads are those of
+        layers in this form (`convert_layers_to_json`). Widths and heads are those of
         the network from which the search starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 

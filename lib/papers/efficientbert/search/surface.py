@@ -8,6 +8,7 @@ open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,11 @@ CHANNELS = 2
 # Values are cut at this magnitude, so that a product of two values, or the third power
 # in a GELU, does not overflow.
 LIMIT = 1e90
+
+
+class Surface(NamedTuple):
+    coordinates: np.ndarray  # [points].
+    heights: np.ndarray  # [points, points].
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,7 @@ def _make_all_ones_linear_maps(
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def compute_network_surface(
-    net: Net, surface_options: Recipe | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
     """Return the output of a network with all weights 1 as a function of two inputs.
 
     The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
@@ -125,7 +129,7 @@ def compute_network_surface(
             else:
                 h = both / 2 if surface_options.residual else f
             h = clip_to_avoid_overflow(h)
-    return axis, h.mean(-1)
+    return Surface(axis, h.mean(-1))
 
 
 def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
