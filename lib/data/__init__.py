@@ -142,10 +142,9 @@ def import_data_source_module(source_name: str) -> ModuleType:
 
     A source is a benchmark, generated toy data or a user's files. The function
     `load(task, folder)` of the module returns {split name: Split (rows)}; for "toy"
-    (generated data) it has no argument `folder`, and "own" (a user's files) has
-    `read_user_data(task)` instead. If the source has official test rows with labels,
-    the module has UNSEEN, the names of the tasks with such rows, and the function
-    `load_official_test_rows(task, folder)`.
+    (generated data) and "own" (a user's files) it has no argument `folder`. If the
+    source has official test rows with labels, the module has UNSEEN, the names of the
+    tasks with such rows, and the function `load_official_test_rows(task, folder)`.
 
     source_name: "glue", "squad", "senteval", "treebank", "toy" or "own". Raises Refused
     for another name."""
@@ -377,7 +376,7 @@ def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
     Raises Absent where files are missing, and Refused with file and line where a row is
     malformed."""
     if source_name == "own":
-        return import_data_source_module(source_name).read_user_data(task_name).splits
+        return import_data_source_module(source_name).load(task_name)
     return read_splits_cached(source_name, task_name)
 
 

@@ -17,18 +17,13 @@ that of a development sentence 19. On all of these rows, differences between mod
 ones they are 0.85 times as large (page data_t02_mini_protocol). The module does not
 import torch."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from lib.core.types import Arrays
-
-if TYPE_CHECKING:
-    from lib.data import Split
 
 Text = tuple[str, ...]  # Words of a text.
 # Two rows share text if they have this many consecutive words in common.
@@ -39,7 +34,23 @@ SHORTER = range(1, WORDS)
 LONG = 9
 
 
-def split_texts_into_words(split: Split, row_number: int) -> list[Text]:
+class _Split(Protocol):
+    """A _Split is the type of lib.data.Split (rows of a task), for the type checker.
+
+    The class cannot be imported here, because lib.data imports this module. So its
+    attributes are declared once more: texts `a`, second texts `b` and labels `y`."""
+
+    @property
+    def a(self) -> list[str]: ...
+    @property
+    def b(self) -> list[str] | None: ...
+    @property
+    def y(self) -> np.ndarray: ...
+    def __len__(self) -> int: ...
+    def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "_Split": ...
+
+
+def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
     """Return the one or two texts of a row of a Split, each as a tuple of its
     lower-case words."""
     return [
@@ -49,7 +60,7 @@ def split_texts_into_words(split: Split, row_number: int) -> list[Text]:
     ]
 
 
-def count_words_per_row(split: Split) -> np.ndarray:
+def count_words_per_row(split: _Split) -> np.ndarray:
     """Return the number of words in each of the N rows of a Split, [N]; both texts of a
     pair count."""
     return np.array(
@@ -81,7 +92,7 @@ def list_ngrams_for_overlap_check(text: Text) -> list[Text]:
 
 
 def select_rows_without_shared_text(
-    split: Split,
+    split: _Split,
     taken_rows: Iterable[int],
     candidate_rows: Iterable[int],
     max_rows: int,
@@ -119,7 +130,7 @@ def select_rows_without_shared_text(
 
 
 def cluster_rows_by_shared_text(
-    *splits: Split, only_equal_texts: bool = False
+    *splits: _Split, only_equal_texts: bool = False
 ) -> np.ndarray:
     """Group rows that share text, and return the number of each row's group.
 
@@ -158,7 +169,7 @@ def cluster_rows_by_shared_text(
 
 
 def compute_labels_and_overlap_clusters(
-    unseen_split: Split, dev_split: Split, train_split: Split | None = None
+    unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
 ) -> Arrays:
     """Return the arrays needed to score predictions for test rows and development rows.
 
