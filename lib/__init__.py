@@ -192,10 +192,8 @@ def trainer(
     from lib.train import learn
     from lib.train.steps.pretrain import write_generated_text_tokenizer
 
-    task, tokenizer = (
-        data.find_task_by_name("toy", "BigramShift"),
-        write_generated_text_tokenizer(_Path(mkdtemp())),
-    )
+    task = data.find_task_by_name("toy", "BigramShift")
+    tokenizer = write_generated_text_tokenizer(_Path(mkdtemp()))
     train = options.Train(
         epochs=5,
         batch=32,

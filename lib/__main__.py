@@ -23,7 +23,7 @@ from contextlib import ExitStack, closing
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 try:
     from lib.core import disk, paths
@@ -164,13 +164,9 @@ def parse_profile_and_parameters(
     return scope, grids.get_notebook_parameters(scope) | lists
 
 
-class NotebookGrids(NamedTuple):
-    grids: dict[Path, dict[str, list[Row]]]  # {notebook: {variable: rows of runs}}
-    errors: dict[Path, Refused]
-    store: Store
-
-
-def list_planned_runs_of_notebooks(args: argparse.Namespace) -> NotebookGrids:
+def list_planned_runs_of_notebooks(
+    args: argparse.Namespace,
+) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
     """Return the planned runs of the notebooks that a command names.
 
     The result is (grids, errors, store). `grids` is {notebook's path: {variable of the
@@ -213,10 +209,8 @@ def list_planned_runs_of_notebooks(args: argparse.Namespace) -> NotebookGrids:
         for path in suited:
             name = names[path]
             try:
-                if (
-                    lacking := values.keys()
-                    - notebook.read_parameter_declarations(path).keys()
-                ):
+                declared = notebook.read_parameter_declarations(path)
+                if lacking := values.keys() - declared.keys():
                     parameters = " or ".join(sorted(lacking))
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
@@ -226,7 +220,7 @@ def list_planned_runs_of_notebooks(args: argparse.Namespace) -> NotebookGrids:
             except Refused as error:
                 absent[path] = error
                 print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
-    return NotebookGrids(grids, absent, Store())
+    return grids, absent, Store()
 
 
 def describe_training_on_user_data(
@@ -274,11 +268,10 @@ def run_baselines_and_print_scores(
     from lib.papers import frontier, grids
     from lib.stats.paired import SHARES
 
+    if not grids.get_attribute_of_profile_with_user_data(profile, "data"):
+        return
     for spec in baseline_specs:
-        if (
-            spec.step != "bag_of_words"
-            or not grids.get_attribute_of_profile_with_user_data(profile, "data")
-        ):
+        if spec.step != "bag_of_words":
             continue
         print_failed_runs(
             sweep.execute_specs(
@@ -335,11 +328,9 @@ def make_missing_runs_and_pages(
     from lib.papers.grids import make_run_time_estimator
     from lib.report.site import Report
 
-    began, lost, (scope, values) = (
-        time.monotonic(),
-        {},
-        parse_profile_and_parameters(args),
-    )
+    began = time.monotonic()
+    lost = {}
+    scope, values = parse_profile_and_parameters(args)
     grids, absent, store = list_planned_runs_of_notebooks(args)
     if not grids:
         return bool(absent)
@@ -401,10 +392,8 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> bool:
 
     with data.allow_and_record_absent_data() as absent:
         grids, cannot, store = list_planned_runs_of_notebooks(args)
-        clock, every = (
-            sweep.TimeForecast(store, make_run_time_estimator(args.profile)),
-            {},
-        )
+        clock = sweep.TimeForecast(store, make_run_time_estimator(args.profile))
+        every = {}
         if not absent:
             run_baselines_and_print_scores(
                 args.profile, notebook.list_specs_to_run(*grids.values()), clock
@@ -705,7 +694,8 @@ def list_missing_packages() -> list[str]:
 
     A command then ends with the way to install them instead of an ImportError. The list
     is empty where the file does not exist."""
-    file, missing = paths.ROOT / "requirements.txt", []
+    file = paths.ROOT / "requirements.txt"
+    missing = []
     for line in file.read_text().splitlines() if file.exists() else ():
         name = line.partition("==")[0].strip()
         try:

@@ -89,12 +89,12 @@ def estimate_resources(spec: Spec) -> Resources:
 
     spec: the description of the run."""
     numerics = spec.args.get("numerics") or {}
-    device = numerics.get("device", "")
+    cores = numerics.get("threads", 1)
+    if device := numerics.get("device"):
+        return Resources(cores, True, PEAK[device], HOST)
     small = "data" not in spec.args or uses_toy_data(spec.args)
     memory = max(PEAK["toy" * small], estimate_peak_memory_bytes(spec))
-    if device:
-        return Resources(numerics.get("threads", 1), True, PEAK[device], HOST)
-    return Resources(numerics.get("threads", 1), False, memory)
+    return Resources(cores, False, memory)
 
 
 def estimate_peak_memory_bytes(spec: Spec) -> float:
@@ -153,10 +153,8 @@ def make_process_context(uses_gpu: bool = False) -> BaseContext:
     server.set_forkserver_preload(WARM.split())
     # Let multiprocessing create its folder for Unix sockets now, in a folder with a
     # short path, because the path of a socket may have at most 107 bytes.
-    usual, tempfile.tempdir = (
-        tempfile.gettempdir(),
-        paths.find_folder_for_unix_sockets(),
-    )
+    usual = tempfile.gettempdir()
+    tempfile.tempdir = paths.find_folder_for_unix_sockets()
     util.get_temp_dir()
     tempfile.tempdir = usual
     # Start the resource tracker of multiprocessing before SIGINT is blocked below: its
@@ -218,12 +216,10 @@ class Local:
         if self.idle:
             pool = self.idle.pop()
         else:
-            about = (
-                make_process_context(self.uses_gpu),
-                _prepare_worker,
-                (dict(os.environ),),
+            context = make_process_context(self.uses_gpu)
+            pool = futures.ProcessPoolExecutor(
+                1, context, _prepare_worker, (dict(os.environ),)
             )
-            pool = futures.ProcessPoolExecutor(1, *about)
         future = pool.submit(_call_in_worker, function, *args)
         self.running[future] = pool
         return future

@@ -201,12 +201,10 @@ class Slurm:
         Raises RuntimeError where Slurm refuses it.
 
         resources: the cores, GPU and memory that the job asks for."""
-        asked = {
-            "cpus_per_task": resources.cores,
-            "mem_gb": ceil((resources.host_memory or resources.memory) / 1e9),
-        }
         self.jobs.update_parameters(
-            **asked, slurm_gpus_per_node=int(resources.uses_gpu) or None
+            cpus_per_task=resources.cores,
+            mem_gb=ceil((resources.host_memory or resources.memory) / 1e9),
+            slurm_gpus_per_node=int(resources.uses_gpu) or None,
         )
         job = self.jobs.submit(ResubmittedCall(function), *args)
         self.running.add(job)

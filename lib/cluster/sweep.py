@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
 from lib.cluster import backends, executors, remote
@@ -177,10 +178,8 @@ class TimeForecast:
         for run in list(self.store.iterate_finished_runs(f"{step_name}-*"))[:300]:
             # Skip runs whose files are damaged or lack an entry.
             with suppress(ValueError, KeyError, OSError):
-                body, metrics = (
-                    read_json(run.folder / f"{name}.json")
-                    for name in ("spec", "metrics")
-                )
+                body = read_json(run.folder / "spec.json")
+                metrics = read_json(run.folder / "metrics.json")
                 run_status = read_run_status(run.folder)
                 # Skip old committed runs without CPU seconds: they have only seconds of
                 # a wall clock, on a machine that also did other work.
@@ -231,25 +230,25 @@ def estimate_schedule_seconds(
     specs: the Specs (descriptions) of the runs, inputs before the Specs that need them.
     seconds_per_spec: the seconds that each run takes."""
     took = dict(zip(specs, seconds_per_spec, strict=True))
-    place = {spec: number for number, spec in enumerate(took)}
-    heirs: dict[Spec, list[Spec]] = defaultdict(list)
-    waits = {
-        spec: {*spec.input_specs_with_seeds.values()} & took.keys() for spec in took
-    }
-    for spec, inputs in waits.items():
-        for parent in inputs:
-            heirs[parent].append(spec)
-    ready = [place[spec] for spec, inputs in waits.items() if not inputs]
-    order, now, busy = list(took), 0.0, []
-    while ready or busy:
+    order = list(took)
+    place = {spec: number for number, spec in enumerate(order)}
+    graph = TopologicalSorter(
+        {spec: {*spec.input_specs_with_seeds.values()} & took.keys() for spec in order}
+    )
+    graph.prepare()
+    now = 0.0
+    ready, busy = (
+        [],
+        [],
+    )  # Heaps of places in `order`, in `busy` after the end of a run.
+    while graph.is_active():
+        for spec in graph.get_ready():
+            heapq.heappush(ready, place[spec])
         while ready and len(busy) < workers:
             number = heapq.heappop(ready)
             heapq.heappush(busy, (now + took[order[number]], number))
         now, number = heapq.heappop(busy)
-        for heir in heirs[order[number]]:
-            waits[heir].discard(order[number])
-            if not waits[heir]:
-                heapq.heappush(ready, place[heir])
+        graph.done(order[number])
     return now
 
 
@@ -311,24 +310,23 @@ def execute_specs(
     began: dict[Spec, float] = {}
     ended: set[Spec] = set()
     lost: ErrorBySpec = {}
-    needed = [executors.estimate_resources(spec) for spec in todo]
-    executor = backends.open_executor(backend, needed, workers, store.runs / ".jobs")
-    place = store.runs.absolute(), store.records.absolute()
+    needed = {spec: executors.estimate_resources(spec) for spec in todo}
+    executor = backends.open_executor(
+        backend, [*needed.values()], workers, store.runs / ".jobs"
+    )
     bar = ProgressBar(todo, time_forecast or TimeForecast(store), executor)
     try:
         while True:
             ready = [spec for spec in waiting if graph[spec] <= ended]
             for spec in ready[: executor.slots - len(running)]:
-                job = (
-                    spec.to_json(),
-                    *place,
-                    waiting.pop(spec),
-                    checkpoint_interval_seconds,
-                )
                 future = executor.submit(
                     execute_in_worker,
-                    *job,
-                    resources=executors.estimate_resources(spec),
+                    spec.to_json(),
+                    store.runs.absolute(),
+                    store.records.absolute(),
+                    waiting.pop(spec),
+                    checkpoint_interval_seconds,
+                    resources=needed[spec],
                 )
                 running[future], began[spec] = spec, time.monotonic()
             if not running:
@@ -378,15 +376,17 @@ class ProgressBar:
     ) -> None:
         from tqdm import std
 
-        self.todo, self.clock, self.slots = (
-            list(missing_specs),
-            time_forecast,
-            executor.slots,
-        )
+        self.todo = list(missing_specs)
+        self.clock = time_forecast
+        self.slots = executor.slots
         self.drawn = self.core = self.wall = 0.0
-        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
-        how = {"leave": False, "dynamic_ncols": True, "bar_format": form}
-        self.bar = std.tqdm(total=len(missing_specs), desc="starting workers", **how)
+        self.bar = std.tqdm(
+            total=len(missing_specs),
+            desc="starting workers",
+            leave=False,
+            dynamic_ncols=True,
+            bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}",
+        )
         # Seconds between two updates. In a log file each update adds a line, so there
         # they are rare.
         self.interval = (
@@ -402,7 +402,8 @@ class ProgressBar:
         core_seconds: its CPU seconds over all cores.
         clock_seconds: the seconds that passed on the clock."""
         self.clock.add_finished_run(spec, core_seconds)
-        self.core, self.wall = self.core + core_seconds, self.wall + clock_seconds
+        self.core += core_seconds
+        self.wall += clock_seconds
 
     def update_progress_line(
         self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]

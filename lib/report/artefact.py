@@ -158,9 +158,10 @@ class Page:
         if_missing: what happens to missing runs. "run" executes them first if the
         notebook is run by hand; a command that makes pages has executed them before.
         "make" executes them always. "skip" neither executes nor reports them."""
-        lost, specs = {}, [row.spec for row in rows]
+        lost = {}
         is_made = if_missing != "skip"
         if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
+            specs = [row.spec for row in rows]
             if todo := Store().list_missing_specs(specs):
                 clock = sweep.TimeForecast(
                     Store(), grids.make_run_time_estimator(self.profile)
@@ -177,7 +178,8 @@ class Page:
             return frame
         lines: Any = frame.to_dict("records")
         self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
-        states, reasons = {}, {}
+        states = {}
+        reasons = {}
         command = notebook.format_notebook_run_command(self.id, self.profile)
         how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
@@ -198,7 +200,7 @@ class Page:
     def collect_runs(
         self,
         rows_or_grid: Callable[..., list[Row]] | Sequence[Row],
-        lookup_only_rows: Callable[[], list[Row]] | Sequence[Row] = (),
+        list_lookup_only_rows: Callable[[], Sequence[Row]] = list,
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
         """Return the results of a notebook's experiments, after executing missing runs.
@@ -213,34 +215,32 @@ class Page:
 
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
         profile and parameters of the notebook.
-        lookup_only_rows: the Rows of the second table, or a function that returns them.
-        It is used only where `rows_or_grid` is no function.
+        list_lookup_only_rows: a function that returns the Rows of the second table,
+        where `rows_or_grid` is no function.
         transform_rows: a function that replaces the Rows which the function
         `rows_or_grid` returned. For example, Rows of trained networks are replaced by
         those of the architecture searches that found them."""
+        lookup_only_rows = list_lookup_only_rows()
         if callable(rows_or_grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.list_rows_to_run(
                 rows_or_grid, self.profile, self.values, self.id, changes
             )
+            rows = transform_rows(self.expand_rows_to_planned_seeds(rows, self.profile))
             for label, names in plans.read_skipped_run_label_values(
                 self.profile, self.id
             ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
                 look = f"{self.profile[:]} is a first look, without rows of {rest}"
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
-            lookup_only_rows = []
             if str(self.profile) in tables.WITH_MINI_RESULTS:
                 mini_rows = rows_or_grid("mini")
                 lookup_only_rows = transform_rows(
                     self.expand_rows_to_planned_seeds(mini_rows, "mini")
                 )
-            rows_or_grid = transform_rows(
-                self.expand_rows_to_planned_seeds(rows, self.profile)
-            )
-        elif callable(lookup_only_rows):
-            lookup_only_rows = lookup_only_rows()
-        made = self.collect_result_frame(rows_or_grid)
+        else:
+            rows = rows_or_grid
+        made = self.collect_result_frame(rows)
         recorded_frame = self.collect_result_frame(
             self.expand_rows_to_planned_seeds(lookup_only_rows, "mini"),
             if_missing="skip",
@@ -258,7 +258,7 @@ class Page:
         if not self.custom_data_and_model_notes:
             self.show_remarks(list_score_caveats(runs))
             if self.profile == "toy" and not self.ends:
-                self.ends = describe_score_range(rows_or_grid, made, self.profile)
+                self.ends = describe_score_range(rows, made, self.profile)
         return runs
 
     def expand_rows_to_planned_seeds(
@@ -311,10 +311,8 @@ class Page:
             what = f"{caption}. Rows: {rows}" if rows else caption
             return display_text(f"Not measured yet: {escape_markdown_line(what)}.")
         text = frame.map(format_table_cell, na_action="ignore")
-        stem, (shown, turned) = (
-            self._build_file_stem(file_suffix),
-            arrange_columns_for_page(text),
-        )
+        stem = self._build_file_stem(file_suffix)
+        shown, turned = arrange_columns_for_page(text)
         flat = text.set_axis(join_name_levels(text.columns, ", "), axis=1)
         self._write_file(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
@@ -508,20 +506,14 @@ class Page:
         The answer stands below the title, and a command prints its first sentence at
         the end."""
         profile = self.profile[:]
-        names = (
-            source.list_notebook_claim_ids(self.id, profile)
-            if claim_ids is None
-            else claim_ids
-        )
+        if claim_ids is None:
+            claim_ids = source.list_notebook_claim_ids(self.id, profile)
         if self.custom_data_and_model_notes:
-            names, further_verdicts, deviations_by_profile = (
-                (),
-                (),
-                ({profile: self.custom_data_and_model_notes},),
-            )
+            claim_ids = further_verdicts = ()
+            deviations_by_profile = ({profile: self.custom_data_and_model_notes},)
         scale = source.SCALE if profile == "toy" else profile
         verdicts = [
-            *source.judge_claims(names, profile=scale).values(),
+            *source.judge_claims(claim_ids, profile=scale).values(),
             *further_verdicts,
         ]
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
@@ -620,7 +612,8 @@ def describe_score_range(
     labels = dict.fromkeys(chain.from_iterable(row.labels for row in grid_rows))
     if len(scored) < 2:
         return ""
-    ends, texts = scored.iloc[[0, -1]], []
+    ends = scored.iloc[[0, -1]]
+    texts = []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
         names = filter(None, (format_label_value(row, name) for name in apart))
@@ -642,11 +635,9 @@ def format_label_value(row: Mapping[Any, Any], label_name: str) -> str:
     row: {label: value} of the experiment."""
     if label_name == "m":
         return f"{format_kept_head_fraction(row)} of the width" if row["m"] else ""
-    return (
-        str(row[label_name])
-        if label_name == "model"
-        else f"{label_name} {row[label_name]}"
-    )
+    if label_name == "model":
+        return str(row["model"])
+    return f"{label_name} {row[label_name]}"
 
 
 def list_score_caveats(runs: Runs) -> list[str]:
@@ -695,19 +686,16 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
     values = notebook.complete_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
-    folder, differs = (
-        json.loads(batch)
-        if batch
-        else notebook.find_notebook_page_folder(path, values, is_run_by_hand=True)
-    )
-    page = Page(notebook_id, values, Path(folder), differs)
-    if not batch:
-        page.show_remarks(
-            [
-                f"An experiment, in {paths.hide_local_paths(paths.format_project_path(folder))}.",
-                *differs,
-            ]
+    if batch:
+        folder, differs = json.loads(batch)
+        page = Page(notebook_id, values, Path(folder), differs)
+    else:
+        folder, differs = notebook.find_notebook_page_folder(
+            path, values, is_run_by_hand=True
         )
+        page = Page(notebook_id, values, folder, differs)
+        place = paths.hide_local_paths(paths.format_project_path(folder))
+        page.show_remarks([f"An experiment, in {place}.", *differs])
     notebook_globals["profile"] = page.profile
     return page
 

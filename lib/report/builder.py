@@ -48,11 +48,6 @@ PageJson: TypeAlias = Json
 Seconds: TypeAlias = float
 
 
-class PageLink(NamedTuple):
-    notebook_id: str
-    title: str
-
-
 @cache
 def digest_shared_page_inputs() -> str:
     """Return one digest of all files on which every notebook's HTML page depends.
@@ -284,29 +279,35 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.format_project_path(output)}"
     os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
-    how = {
-        "prefix": "kernel-",
-        "ignore_cleanup_errors": True,
-        "dir": paths.find_folder_for_unix_sockets(),
-    }
-    with tempfile.TemporaryDirectory(**how) as place:
+    with tempfile.TemporaryDirectory(
+        prefix="kernel-",
+        ignore_cleanup_errors=True,
+        dir=paths.find_folder_for_unix_sockets(),
+    ) as place:
         ledger.unlink(missing_ok=True)
-        (writer := Path(place, f"{name}.ipynb")).write_text(builder.text)
+        writer = Path(place, f"{name}.ipynb")
+        writer.write_text(builder.text)
         # Kernels that start at the same time would compete for TCP ports, so each has
         # Unix sockets in its own folder.
-        kernel = {"transport": "ipc", "ip": f"{place}/s"}
-        kernel |= {"connection_file": f"{place}/k.json"}
-        how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
-        # Hide the message that an idle kernel logs when it stops.
-        how |= {"extra_arguments": ["--log-level=CRITICAL"], "start_timeout": 180}
-        how |= {
-            "config": Config(KernelManager=kernel),
-            "kernel_manager_class": ForkingKernelManager,
+        kernel = {
+            "transport": "ipc",
+            "ip": f"{place}/s",
+            "connection_file": f"{place}/k.json",
         }
         try:
             with disk.raise_full_disk_as_oserror(place):
                 papermill.execute_notebook(
-                    str(writer), str(writer), builder.values, **how
+                    str(writer),
+                    str(writer),
+                    builder.values,
+                    kernel_name="python3",
+                    cwd=str(paths.ROOT),
+                    progress_bar=False,
+                    # Hide the message that an idle kernel logs when it stops.
+                    extra_arguments=["--log-level=CRITICAL"],
+                    start_timeout=180,
+                    config=Config(KernelManager=kernel),
+                    kernel_manager_class=ForkingKernelManager,
                 )
         except papermill.PapermillExecutionError as error:
             raise Refused(f"{error.ename}: {error.evalue}; {see}") from None
@@ -353,7 +354,7 @@ def drop_widget_cells(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     visible, is_knob = [], False
     for cell in reversed(cells):
         introduces_knob = is_knob and cell["cell_type"] == "markdown"
-        is_knob = "explore" in cell["metadata"].get("tags", [])
+        is_knob = "explore" in list_cell_tags(cell)
         if not (is_knob or introduces_knob):
             visible.append(cell)
     return visible[::-1]
@@ -458,24 +459,20 @@ def convert_to_html(
                     )
                 )
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    top = parts.top(
-        page_json["profile"],
-        notebook.read_notebook_title(notebook_path),
-        page_json["differs"],
-    )
-    turns = (
-        ()
-        if page_json["differs"]
-        else find_previous_and_next_pages(page_json["id"], page_json["profile"])
-    )
-    around: Any = {"top": str(top), "bottom": str(parts.bottom(page_json, *turns))}
-    around |= {
+    profile, differs = page_json["profile"], page_json["differs"]
+    top = parts.top(profile, notebook.read_notebook_title(notebook_path), differs)
+    turns = () if differs else find_previous_and_next_pages(page_json["id"], profile)
+    around: Any = {
+        "top": str(top),
+        "bottom": str(parts.bottom(page_json, *turns)),
         "is_method": notebook.is_method_explanation_notebook(notebook_path),
         "fold": FOLD,
     }
-    how: Any = {"extra_template_basedirs": [str(verdicts.TEMPLATE)]}
-    how |= {"template_name": "workbook", "exclude_input_prompt": True}
-    exporter = HTMLExporter(**how)
+    exporter = HTMLExporter(
+        extra_template_basedirs=[str(verdicts.TEMPLATE)],
+        template_name="workbook",
+        exclude_input_prompt=True,
+    )
     page = exporter.from_notebook_node(notebook_json, around)[0]
     page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
     page = re.sub(
@@ -484,13 +481,13 @@ def convert_to_html(
     headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
-    home = f"../../../{page_json['profile']}/" if page_json["differs"] else ""
+    home = f"../../../{profile}/" if differs else ""
     return page.replace("</h1>", f"</h1>{parts.answer(page_json['answer'], home)}", 1)
 
 
 def find_previous_and_next_pages(
     notebook_id: str, profile: str
-) -> list[PageLink | tuple[()]]:
+) -> list[tuple[str, str] | tuple[()]]:
     """Return [previous page, next page] of a notebook's page, for the links at its end.
 
     A page is (notebook id, title), in the order of the index of pages. It is () at an
@@ -503,9 +500,7 @@ def find_previous_and_next_pages(
     place = names.index(notebook_id)
     pages = [names[place - 1], names[place + 1]]
     return [
-        PageLink(n, notebook.read_notebook_title(notebook.find_notebook_path(n)))
-        if n
-        else ()
+        (n, notebook.read_notebook_title(notebook.find_notebook_path(n))) if n else ()
         for n in pages
     ]
 
@@ -525,10 +520,10 @@ def convert_to_markdown(
     title: the heading of the page.
     page_json: the summary that the notebook's cell tagged "verdicts" wrote, with
     answer and profile."""
-    made = "Profile {profile}, made of [`{place}`](../../{place}), records `{records}`."
     path = notebook.find_notebook_path(page_json["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
-    made = made.format_map(page_json | {"place": place})
+    made = f"Profile {page_json['profile']}, made of [`{place}`](../../{place}), "
+    made += f"records `{page_json['records']}`."
     first, *more = page_json["answer"] or [""]
     parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
     is_method = notebook.is_method_explanation_notebook(path)

@@ -144,18 +144,22 @@ class LiveFigure:
         too."""
         import plotly.io
 
-        data = {"data": self.traces, "layout": LOOK | self.layout}
         options = {
             n: self.find_initial_selection_by_value(n)
             for n in (*self.single, *self.several)
         }
+        data = {"data": self.traces, "layout": LOOK | self.layout}
         more = {
             "changes": self.changes,
             "row": self.row,
             "links": self.link_by_notebook_id,
         }
-        texts = plotly.io.to_json(data), plotly.io.json.to_json_plotly(more)
-        return PARTS.figure(self, options, *texts)
+        return PARTS.figure(
+            self,
+            options,
+            plotly.io.to_json(data),
+            plotly.io.json.to_json_plotly(more),
+        )
 
 
 def load_plotly_script() -> str:
@@ -184,12 +188,14 @@ def make_error_bars(
 
     value_column, low_column, high_column: names of the columns with the value and the
     ends of its interval."""
-    ends = {
-        "array": rows[high_column] - rows[value_column],
-        "arrayminus": rows[value_column] - rows[low_column],
+    return {
+        "type": "data",
+        "symmetric": False,
+        "width": 0,
+        "thickness": 1.6,
+        "array": (rows[high_column] - rows[value_column]).fillna(0),
+        "arrayminus": (rows[value_column] - rows[low_column]).fillna(0),
     }
-    look = {"type": "data", "symmetric": False, "width": 0, "thickness": 1.6}
-    return look | {name: length.fillna(0) for name, length in ends.items()}
 
 
 def format_score_with_interval(
@@ -212,17 +218,12 @@ def find_page_runs(notebook_id: str, profile: str) -> Runs:
     no finished run at this profile.
 
     profile: size of the experiments, such as "mini"."""
-    has_rows = find_notebook_path(notebook_id).exists() and planned.notebook_has_runs(
+    frame = pd.DataFrame({"run": []})
+    if find_notebook_path(notebook_id).exists() and planned.notebook_has_runs(
         profile, notebook_id
-    )
-    frame = collect_results(
-        evidence.list_notebook_runs_to_execute(profile, notebook_id) if has_rows else ()
-    )
-    frame = (
-        compare.select_rows_with_runs(frame)
-        if len(frame)
-        else pd.DataFrame({"run": []})
-    )
+    ):
+        if rows := evidence.list_notebook_runs_to_execute(profile, notebook_id):
+            frame = compare.select_rows_with_runs(collect_results(rows))
     return Runs(frame, frame[:0], profile, notebook_id)
 
 
@@ -284,7 +285,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
 
     frontier_table: tables of `make_frontier_table` of one or more profiles (sizes of
     the experiments), concatenated."""
-    traces, costs = [], frontier.AXES | {"ms": MILLISECONDS}
+    traces = []
+    costs = frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
     parts: Any = frontier_table.groupby(["source", "task"], sort=False)
     for ((source, task), part), cost in product(parts, costs):
@@ -309,19 +311,29 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
         best = rows.set_index("model").loc[
             frontier.list_models_on_pareto_front(rows, cost)
         ]
-        line = {"color": GREY, "width": 1, "shape": "hv"}
-        look = {"name": "front", "mode": "lines", "line": line, "hoverinfo": "skip"}
-        front = {"x": best[cost], "y": best["score"], "meta": meta | {"rows": 0}}
-        traces.append(look | front)
+        traces.append(
+            {
+                "name": "front",
+                "mode": "lines",
+                "line": {"color": GREY, "width": 1, "shape": "hv"},
+                "hoverinfo": "skip",
+                "x": best[cost],
+                "y": best["score"],
+                "meta": meta | {"rows": 0},
+            }
+        )
     layout = {
         "xaxis": make_axis_options("", type="log", tick0=2, dtick=np.log10(2)),
         "yaxis": make_axis_options("score (points)"),
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
-    methods = dict.fromkeys(frontier_table["method"], True)
-    chosen = ["task", "cost", "runs"]
     return LiveFigure(
-        "Score against cost", traces, chosen, {"methods": methods}, layout, titles
+        "Score against cost",
+        traces,
+        ["task", "cost", "runs"],
+        {"methods": dict.fromkeys(frontier_table["method"], True)},
+        layout,
+        titles,
     )
 
 
@@ -367,24 +379,32 @@ def plot_claim_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
     from, and the outcomes (such as "agrees").
 
     comparisons: the frame of `read_verdicts_frame`."""
-    traces, keys = [], ["paper", "unit", "profile", "claim", "word"]
+    traces = []
+    keys = ["paper", "unit", "profile", "claim", "word"]
     groups: Any = comparisons.groupby(keys, sort=False)
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
-        place = {"y": list(map(format_comparison_label, records))}
-        page = lists.read_claims()[claim]["artefact"].split("; ")[0]
-        meta = {"paper": paper, "word": word, "unit": unit, "page": page}
-        meta |= {"runs": f"recorded, {profile}", "rows": 0}
+        labels = list(map(format_comparison_label, records))
+        meta = {
+            "paper": paper,
+            "word": word,
+            "unit": unit,
+            "page": lists.read_claims()[claim]["artefact"].split("; ")[0],
+            "runs": f"recorded, {profile}",
+            "rows": 0,
+        }
         ends = rows[["no_effect", "estimate", "low", "high", "printed"]].stack()
-        ours = {
+        ours = DOTS | {
             "x": rows["estimate"],
+            "y": labels,
             "error_x": make_error_bars(rows, "estimate", "low", "high"),
             "hovertext": list(map(format_comparison_hover_text, records)),
             "marker": {"color": COLOURS[word], "size": 9},
             "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
         }
-        printed = {
+        printed = DOTS | {
             "x": rows["printed"],
+            "y": labels,
             "hovertext": [f"printed {value:g}" for value in rows["printed"]],
             "marker": {"color": GREY, "symbol": "diamond-open", "size": 11},
             "meta": meta,
@@ -394,23 +414,26 @@ def plot_claim_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
             "mode": "lines",
             "hoverinfo": "skip",
             "x": np.column_stack([low, high, np.full(len(rows), nan)]).ravel(),
-            "y": np.repeat(place["y"], 3).tolist(),
+            "y": np.repeat(labels, 3).tolist(),
             "line": {"color": plot.GREEN, "width": 14},
             "opacity": 0.15,
             "meta": meta,
         }
-        traces += [region, DOTS | place | ours, DOTS | place | printed]
+        traces += [region, ours, printed]
     layout = {
         "xaxis": make_axis_options("", side="top", automargin=False, tickangle=0),
         "yaxis": make_axis_options("", showticklabels=False),
         "margin": {"l": 8, "r": 8, "t": 56, "b": 8},
         "showlegend": False,
     }
-    seen = {word: word != words.NOT_MEASURED for word in words.WORDS}
-    titles = {unit: {"xaxis.title.text": unit} for unit in comparisons["unit"].unique()}
-    chosen = ["paper", "unit", "runs"]
     return LiveFigure(
-        "Comparisons", traces, chosen, {"word": seen}, layout, titles, ROW
+        "Comparisons",
+        traces,
+        ["paper", "unit", "runs"],
+        {"word": {word: word != words.NOT_MEASURED for word in words.WORDS}},
+        layout,
+        {unit: {"xaxis.title.text": unit} for unit in comparisons["unit"].unique()},
+        ROW,
     )
 
 
@@ -464,10 +487,18 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
             model, baseline_model, ["m", "task"]
         ).items():
             is_sure = e.n_seeds >= SEEDS and model != baseline_model
-            low, high = (e.low, e.high) if is_sure else (nan, nan)
-            line = {"source": source, "task": task, "m": f"{m:g}/12", "model": model}
-            line |= {"gap": e.mean, "low": low, "high": high, "seeds": e.n_seeds}
-            lines.append(line)
+            lines.append(
+                {
+                    "source": source,
+                    "task": task,
+                    "m": f"{m:g}/12",
+                    "model": model,
+                    "gap": e.mean,
+                    "low": e.low if is_sure else nan,
+                    "high": e.high if is_sure else nan,
+                    "seeds": e.n_seeds,
+                }
+            )
     return pd.DataFrame(lines)
 
 
@@ -489,10 +520,9 @@ def plot_model_differences(
     minus the model's, in points}. They are drawn with the opposite sign.
     notebook_id: id of the notebook that has the numbers in a table; points link to
     it."""
-    traces, layout = (
-        [],
-        {"yaxis": make_axis_options(f"score minus that of {baseline_model} (points)")},
-    )
+    traces: list[Json] = []
+    label = f"score minus that of {baseline_model} (points)"
+    layout = {"yaxis": make_axis_options(label)}
     if differences.empty:
         return LiveFigure(title, (), (), {}, layout)
     layout["xaxis"] = make_axis_options(
@@ -509,25 +539,40 @@ def plot_model_differences(
             )
             for row in rows.to_dict("records")
         ]
-        meta = {"task": task, "page": notebook_id}
-        trace = {"name": f"{m} of the width", "x": rows["model"], "y": rows["gap"]}
-        trace |= {
-            "error_y": make_error_bars(rows, "gap", "low", "high"),
-            "hovertext": texts,
-        }
-        marker = {"color": looks[m], "size": 10}
-        more = {"runs": source, "rows": len(rows)}
-        traces.append(DOTS | trace | {"marker": marker, "meta": meta | more})
+        traces.append(
+            DOTS
+            | {
+                "name": f"{m} of the width",
+                "x": rows["model"],
+                "y": rows["gap"],
+                "error_y": make_error_bars(rows, "gap", "low", "high"),
+                "hovertext": texts,
+                "marker": {"color": looks[m], "size": 10},
+                "meta": {
+                    "task": task,
+                    "page": notebook_id,
+                    "runs": source,
+                    "rows": len(rows),
+                },
+            }
+        )
     for place, gap in printed_differences.items():
         model, m, task = place.split(", ")
-        trace = {"name": f"{m}, printed", "x": [model], "y": [-gap]}
-        trace["hovertext"] = [
-            f"printed: {model} minus {baseline_model}, {m}, {task}: {-gap:+g}"
-        ]
-        marker = {"color": looks.get(m, GREY), "symbol": "diamond-open", "size": 12}
-        meta = {"task": task, "page": notebook_id, "rows": 0}
-        group = {"legendgroup": m, "showlegend": False}
-        traces.append(DOTS | trace | group | {"marker": marker, "meta": meta})
+        text = f"printed: {model} minus {baseline_model}, {m}, {task}: {-gap:+g}"
+        colour = looks.get(m, GREY)
+        traces.append(
+            DOTS
+            | {
+                "name": f"{m}, printed",
+                "x": [model],
+                "y": [-gap],
+                "hovertext": [text],
+                "legendgroup": m,
+                "showlegend": False,
+                "marker": {"color": colour, "symbol": "diamond-open", "size": 12},
+                "meta": {"task": task, "page": notebook_id, "rows": 0},
+            }
+        )
     return LiveFigure(title, traces, ["task", "runs"], {}, layout)
 
 
@@ -547,26 +592,31 @@ def plot_turnable_surfaces(
     so that they can be compared.
     notebook_id: id of the notebook that has the numbers in a table; the figure links to
     it."""
-    traces, every = (
-        [],
-        [z[z_scale_with_shared_range] for _, z in surface_by_name.values()],
+    traces = []
+    every = np.stack(
+        [z[z_scale_with_shared_range] for _, z in surface_by_name.values()]
     )
-    ends = [min(map(np.min, every)), max(map(np.max, every))]
-    changes: dict[str, Json] = {
-        z_scale_with_shared_range: {"scene.zaxis.range": list(map(float, ends))}
-    }
+    ends = [float(every.min()), float(every.max())]
+    changes: dict[str, Json] = {z_scale_with_shared_range: {"scene.zaxis.range": ends}}
     for name, (line, by_scale) in surface_by_name.items():
         for scale, z in by_scale.items():
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
-            meta = {
-                "surface": name,
-                "scale of z": scale,
-                "rows": 1,
-                "page": notebook_id,
-            }
-            place = {"x": line, "y": line, "z": z.astype(np.float32)}
-            kind = {"type": "surface", "colorscale": "Cividis", "showscale": False}
-            traces.append(kind | place | {"meta": meta})
+            traces.append(
+                {
+                    "type": "surface",
+                    "colorscale": "Cividis",
+                    "showscale": False,
+                    "x": line,
+                    "y": line,
+                    "z": z.astype(np.float32),
+                    "meta": {
+                        "surface": name,
+                        "scale of z": scale,
+                        "rows": 1,
+                        "page": notebook_id,
+                    },
+                }
+            )
     look = {"gridcolor": plot.GREY, "exponentformat": "power"}
     scene = {f"{name}axis": look | {"title": {"text": name}} for name in "xyz"}
     scene |= {"uirevision": "view", "camera": {"eye": dict(x=-1.2, y=-1.8, z=0.9)}}
@@ -586,21 +636,18 @@ def describe_best_half_flops_model(frontier_table: pd.DataFrame) -> str:
 
     frontier_table: the table of `make_frontier_table` with scores and costs, not
     empty."""
-    rows = (
-        frontier_table[frontier_table["low"].notna()]
-        if frontier_table["low"].notna().any()
-        else frontier_table
-    )
+    sure = frontier_table.dropna(subset="low")
+    rows = frontier_table if sure.empty else sure
     source, task = rows[["source", "task"]].iloc[0]
     rows = rows[(rows["source"] == source) & (rows["task"] == task)]
     best = frontier.find_best_affordable_model(rows, "flops", 0.5)
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
-    ends = ["low", "high", "seeds"]
     scores = [
-        format_score_with_interval(row["score"], *(row[end] for end in ends))
+        f"{row['model']} scores "
+        + format_score_with_interval(
+            row["score"], row["low"], row["high"], row["seeds"]
+        )
         for row in models
         if row
     ]
-    names = [row["model"] for row in models if row]
-    said = [f"{name} scores {score}" for name, score in zip(names, scores, strict=True)]
-    return f"{task} ({source}), at half the FLOPs: {'; '.join(said)}."
+    return f"{task} ({source}), at half the FLOPs: {'; '.join(scores)}."

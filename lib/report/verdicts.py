@@ -10,14 +10,7 @@ from pathlib import Path
 import jinja2
 
 from lib.claims import lists, words
-from lib.claims.words import (
-    CHECKS,
-    NO_EFFECT,
-    READING,
-    WORDS,
-    Result,
-    Verdict,
-)
+from lib.claims.words import CHECKS, NO_EFFECT, READING, WORDS, Result, Verdict
 from lib.core.types import Json
 from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
@@ -49,6 +42,9 @@ def make_css_class_of_word(verdict_word: str) -> str:
     return re.sub(r"\W", "-", verdict_word)
 
 
+# Headings of the index of pages, in order. The first has the pages that belong to no
+# paper, the last those with changed code, parameters or data.
+HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
 ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True
 )
@@ -58,12 +54,9 @@ ENVIRONMENT.globals |= {
     "slug": make_css_class_of_word,
     "words": WORDS,
     "reading": READING,
+    "headings": HEADINGS,
+    "profiles": PROFILES,
 }
-# Headings of the index of pages, in order. The first has the pages that belong to no
-# paper, the last those with changed code, parameters or data.
-HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
-# pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
-ENVIRONMENT.globals |= {"headings": HEADINGS, "profiles": PROFILES}
 
 
 def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
@@ -76,12 +69,12 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
-    lines = [
-        f"Comparisons: {words.format_verdict_word_counts(r.verdict_word for r in cells)}"
-    ] * bool(cells)
-    lines += [f"printed numbers: {sums.count('equal')} of {len(sums)} equal"] * bool(
-        sums
-    )
+    lines = []
+    if cells:
+        counts = words.format_verdict_word_counts(r.verdict_word for r in cells)
+        lines.append(f"Comparisons: {counts}")
+    if sums:
+        lines.append(f"printed numbers: {sums.count('equal')} of {len(sums)} equal")
     text = "; ".join(lines)
     return text[:1].upper() + text[1:]
 
@@ -93,15 +86,12 @@ def format_effect_printed_in_paper(result: Result) -> str:
     fixed before the runs, in brackets. It is "" where both are missing.
 
     result: a comparison that tests a claim of a paper, as it was measured."""
-    if result.counts and result.printed is not None:
+    if result.printed is None:
+        interest = result.interest
+        return f"({result.format_number(interest)} of interest)" if interest else ""
+    if result.counts:
         return f"{result.printed:+.0f} % of the runs"
-    if result.printed is not None:
-        return result.format_number(result.printed)
-    return (
-        f"({result.format_number(result.interest)} of interest)"
-        if result.interest
-        else ""
-    )
+    return result.format_number(result.printed)
 
 
 def format_result_sentence(result: Result) -> str:
@@ -114,16 +104,15 @@ def format_result_sentence(result: Result) -> str:
     if result.why_unmeasured and not result.estimate:
         return f"{result.sentence}: not measured ({result.why_unmeasured})."
     unit = "" if result.counts else f" {result.unit}"
-    printed = (
-        ""
-        if result.printed is None
-        else f", printed {format_effect_printed_in_paper(result)}"
-    )
-    if result.verdict_word == NO_EFFECT and result.printed is None and result.interest:
+    printed = ""
+    if result.printed is not None:
+        printed = f", printed {format_effect_printed_in_paper(result)}"
+    elif result.verdict_word == NO_EFFECT and result.interest:
         printed = f", of interest from {result.format_number(result.interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
-    measured = f"{result.measured_effect_text}{unit}{printed}"
-    measured += result.remarks_in_brackets
+    measured = (
+        f"{result.measured_effect_text}{unit}{printed}{result.remarks_in_brackets}"
+    )
     return f"{result.sentence}: {measured}: {result.verdict_text}{few}."
 
 
@@ -220,14 +209,14 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
         }
         for r in verdict.results
     ]
-    fields = {"claim": verdict.claim, "says": claim["says"], "kind": verdict.kind}
-    fields |= {
+    return {
+        "claim": verdict.claim,
+        "says": claim["says"],
+        "kind": verdict.kind,
         "paper": lists.PAPERS.get(claim["paper"], "the workbook"),
         "profile": verdict.profile,
         "word": verdict.verdict_word,
         "measured": verdict.measured,
-    }
-    return fields | {
         "note": verdict.note,
         "leading": is_on_central_claim(verdict),
         "cells": cells,
