@@ -18,6 +18,7 @@ product with the activation, and cheaper. The operation "gates" attaches gates, 
 a model is saved and loaded with its gates."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -33,10 +34,20 @@ from .parts import (
 )
 from .places import FFN2, OUT, QKV, QUERY
 
-# Where a layer gets gates (trained masks) of one kind: (number of gates, number of
-# consecutive channels that each masks, such as a head size, {path of a linear layer
-# inside the transformer layer: side on which it is masked, "inputs" or "outputs"}).
-GatePlan = tuple[int, int, dict[str, str]]
+
+class GatePlan(NamedTuple):
+    """A GatePlan tells where a layer gets gates (trained masks) of one kind.
+
+    A kind is what the gates mask, such as "heads" or "ffn" (neurons).
+
+    gate_count: the number of gates.
+    channels_per_gate: the consecutive channels that a gate masks, such as a head size.
+    side_by_path: {path of a linear layer inside the transformer layer: "inputs" or
+    "outputs"}, which says where that linear layer is masked."""
+
+    gate_count: int
+    channels_per_gate: int  # Number of consecutive channels that each gate masks.
+    side_by_path: dict[str, str]  # {path of a linear layer: "inputs" or "outputs"}.
 
 
 class GatedLinear(nn.Linear):
@@ -97,12 +108,12 @@ def plan_gates_of_layer_by_kind(
     # The order of this dict fixes the order in which parameters are added to the model.
     # Random numbers and saved optimizer states depend on that order.
     every = {
-        "heads": {"heads": (heads, size, {OUT: "inputs"})},
-        "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
-        "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
+        "heads": {"heads": GatePlan(heads, size, {OUT: "inputs"})},
+        "ffn": {"ffn": GatePlan(layer.output.dense.in_features, 1, {FFN2: "inputs"})},
+        "embedding": {"embedding": GatePlan(inputs, 1, dict.fromkeys(QKV, "inputs"))},
         "qkv": {
-            "qk": (width, 1, {QUERY: "outputs"}),
-            "v": (width, 1, {OUT: "inputs"}),
+            "qk": GatePlan(width, 1, {QUERY: "outputs"}),
+            "v": GatePlan(width, 1, {OUT: "inputs"}),
         },
     }
     order = sorted(gate_kinds, key=list(every).index)

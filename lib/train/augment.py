@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +37,22 @@ from lib.train.batches import Encoded, make_batch
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+
+
+# Arrays with the candidates for replacements of words, as `find_replacement_candidates`
+# returns them.
+CandidateArrays: TypeAlias = Arrays
+
+
+class SplitText(NamedTuple):
+    words: list[str]
+    replaceable_indices: list[int]
+
+
+class MaskedWord(NamedTuple):
+    number: int
+    sentence_ids: list[int]
+    place: int  # Index of the masked token in the sentence, where [CLS] is 0.
 
 
 class WordReplacer:
@@ -81,7 +98,7 @@ class WordReplacer:
         return [] if self.tokenizer.unk_token_id in ids else ids
 
 
-def split_into_words(replacer: WordReplacer, text: str) -> tuple[list[str], list[int]]:
+def split_into_words(replacer: WordReplacer, text: str) -> SplitText:
     """Split a text into words, and mark the words that augmentation may replace.
 
     Words that may be replaced have only the letters a to z and are no stop words.
@@ -90,11 +107,14 @@ def split_into_words(replacer: WordReplacer, text: str) -> tuple[list[str], list
     replacer: the model whose tokenizer normalises and splits the text."""
     text = replacer.rules.normalizer.normalize_str(text)
     words = [word for word, _ in replacer.rules.pre_tokenizer.pre_tokenize_str(text)]
-    return words, [
-        i
-        for i, word in enumerate(words)
-        if LETTERS.fullmatch(word) and word not in STOP
-    ]
+    return SplitText(
+        words,
+        [
+            i
+            for i, word in enumerate(words)
+            if LETTERS.fullmatch(word) and word not in STOP
+        ],
+    )
 
 
 def find_replacement_candidates(
@@ -104,7 +124,7 @@ def find_replacement_candidates(
     numerics: Numerics,
     cached_nearest_ids_by_word: dict[str, list[int]],
     max_tokens_of_batch: int | None = None,
-) -> Arrays:
+) -> CandidateArrays:
     """Find replacements for the words of some texts, to draw new sentences from them.
 
     A word that is one token is masked, and the likeliest K tokens are its candidates.
@@ -127,10 +147,7 @@ def find_replacement_candidates(
     function adds.
     max_tokens_of_batch: the largest number of tokens in a batch, padding included; None
     takes a default for the device."""
-    # `slot` counts the replaceable words of all texts. `masked` is {slot: (token ids of
-    # the sentence without [CLS], index of the masked token, where [CLS] is 0)}, and
-    # `others` {slot: word}.
-    sizes, masked, others, one_piece, slot = [], {}, {}, 0, 0
+    sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     max_tokens_of_batch = max_tokens_of_batch or TOKENS[loop.get_device().type]
     limit = replacer.model.config.max_position_embeddings
     for text in texts:
@@ -148,22 +165,20 @@ def find_replacement_candidates(
             elif starts[i] < limit:
                 # A word beyond the model's longest input cannot be masked, so it gets
                 # no candidates.
-                masked[slot] = row, starts[i]
+                masked.append(MaskedWord(slot, row, starts[i]))
             slot += 1
-    candidate_ids, slots = {}, list(masked)
-    lengths = [min(2 * len(row) + 3, limit) for row, _ in masked.values()]
+    candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
     order, start = np.argsort(lengths, kind="stable"), 0
     for end in range(1, len(order) + 1):
         if (
             end == len(order)
             or (end + 1 - start) * lengths[order[end]] > max_tokens_of_batch
         ):
-            batch = [slots[i] for i in order[start:end]]
-            sentences = [masked[slot] for slot in batch]
+            batch = [masked[i] for i in order[start:end]]
             best = predict_likeliest_piece_ids(
-                replacer, sentences, candidates_per_word, numerics
+                replacer, batch, candidates_per_word, numerics
             )
-            candidate_ids.update(zip(batch, best, strict=True))
+            candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
     cached_nearest_ids_by_word.update(
         find_ids_of_nearest_words(
@@ -184,7 +199,7 @@ def find_replacement_candidates(
 @torch.inference_mode()
 def predict_likeliest_piece_ids(
     replacer: WordReplacer,
-    masked_words: Sequence[tuple[list[int], int]],
+    masked_words: Sequence[MaskedWord],
     pieces_per_word: int,
     numerics: Numerics,
 ) -> list[list[int]]:
@@ -194,13 +209,13 @@ def predict_likeliest_piece_ids(
     replace the word. Special tokens and pieces that continue a word are left out. The
     model reads "masked sentence [SEP] original sentence", cut to its longest input.
 
-    masked_words: for each word (token ids of its sentence without [CLS]; its position,
-    where [CLS] is 0).
+    masked_words: for each word (a number by which the caller knows it, not used here;
+    token ids of its sentence without [CLS]; its position, where [CLS] is 0).
     numerics: the dtype of the forward pass."""
     tokenizer, where = replacer.tokenizer, loop.get_device()
     limit = replacer.model.config.max_position_embeddings
     columns = {"input_ids": [], "token_type_ids": []}
-    for row, place in masked_words:
+    for _, row, place in masked_words:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
         both = (row + row[1:])[:limit]
         both[place] = tokenizer.mask_token_id
@@ -217,7 +232,7 @@ def predict_likeliest_piece_ids(
     # Only the masked tokens are scored, in float32: bfloat16 would give many of the
     # less likely candidates equal scores.
     hidden = hidden[
-        range(len(masked_words)), [place for _, place in masked_words]
+        range(len(masked_words)), [place for _, _, place in masked_words]
     ].float()
     assert replacer.head is not None
     scores = replacer.head(hidden)[:, : len(replacer.usable)]

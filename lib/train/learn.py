@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,13 @@ from lib.train.loop import SettingsJson
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
 # weights that the model has at the time of the call.
 ModelScorer = Callable[[], heads.MetricsAndArrays]
+
+
+class HeldOutRows(NamedTuple):
+    rows: Encoded
+    # Logits [N, C] of C classes, or [N, 2, T] of T tokens as start and end of an
+    # answer.
+    teacher_logits: Tensor
 
 
 class TaskTraining:
@@ -122,13 +129,15 @@ class TaskTraining:
         )
 
     @cached_property
-    def held_out_rows(self) -> tuple[Encoded, Tensor]:
+    def held_out_rows(self) -> HeldOutRows:
         """Return (tokenised held-out rows, the teacher's logits on them).
 
         Held-out rows are training rows that are not trained on, but used to select
         models. Logits are [N, C], or [N, 2, T] for answer spans."""
         rows = self.encode_split("held_out")[0]
-        return rows, torch.from_numpy(self.predict_logits(self.teacher[0], rows))
+        return HeldOutRows(
+            rows, torch.from_numpy(self.predict_logits(self.teacher[0], rows))
+        )
 
     def predict_logits(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
         """Return a model's logits on tokenised rows, by the settings of this training.

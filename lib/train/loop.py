@@ -9,7 +9,7 @@ step."""
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -81,6 +81,11 @@ def compute_learning_rate_factor(
 
 
 BestModel: TypeAlias = dict[str, Any]  # {"score", "step", "weights"}.
+
+
+class LoadedCheckpoint(NamedTuple):
+    step: int  # Number of steps done.
+    best_model: BestModel | None
 
 
 class Callback:
@@ -373,7 +378,7 @@ def load_checkpoint(
     model: PreTrainedModel,
     optimiser: torch.optim.Optimizer,
     dtype: str,
-) -> tuple[int, BestModel | None]:
+) -> LoadedCheckpoint:
     """Load the last checkpoint of a training into model and optimiser, to resume it.
 
     Returns (number of training steps done, best model so far or None); (0, None) where
@@ -405,12 +410,12 @@ def load_checkpoint(
                 f"other code wrote {paths.format_project_path(folder)}: delete it"
             ) from error
     else:
-        return 0, None
+        return LoadedCheckpoint(0, None)
     torch.set_rng_state(body["cpu"])
     if body["cuda"] is not None:
         torch.cuda.set_rng_state(body["cuda"])
     run.log_step(step=step, resumed=True)
-    return step, best
+    return LoadedCheckpoint(step, best)
 
 
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,7 +43,9 @@ TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]
 PredictionLoss = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
-LayerPair = tuple[int, int]  # (student's layer, teacher's layer), counted from 0.
+class LayerPair(NamedTuple):
+    student_layer: int  # Counted from 0.
+    teacher_layer: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Match:
     # Hidden state that is compared: "embedding", "attention" or "ffn" (the outputs of
     # these blocks), or "scores" (attention scores before the softmax).
     feature: str
-    layers: tuple[LayerPair, ...] = ((0, 0),)
+    layers: tuple[LayerPair, ...] = (LayerPair(0, 0),)
     mask: bool = False  # Whether the mean leaves out padded tokens.
     # Whether the student's states are first projected by `student.projection` to the
     # teacher's width.
@@ -104,7 +106,7 @@ def pair_student_with_teacher_layers(
             "one must be a multiple of the other"
         )
     return tuple(
-        (m - 1, m * teacher_layer_count // student_layer_count - 1)
+        LayerPair(m - 1, m * teacher_layer_count // student_layer_count - 1)
         for m in range(1, student_layer_count + 1)
         if m * teacher_layer_count % student_layer_count == 0
     )

@@ -6,6 +6,7 @@ may not be published."""
 
 import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,13 +68,20 @@ def augment(
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
+class CandidatesAndMetrics(NamedTuple):
+    # {text: token ids of the K candidates for each of its replaceable words, int32
+    # [words, K]}.
+    candidates_by_text: dict[str, np.ndarray]
+    metrics: Metrics
+
+
 def collect_replacement_candidates(
     run: TrainingOutput,
     texts: list[str],
     replacer: words.WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
-) -> tuple[dict[str, np.ndarray], Metrics]:
+) -> CandidatesAndMetrics:
     """Find for each text the words by which augmentation may replace its words.
 
     Returns ({text: token ids of candidates for each word that may be replaced, int32
@@ -104,7 +112,7 @@ def collect_replacement_candidates(
         "one_piece": one_piece / max(1.0, words_seen),
         "masked_lm": replacer.head is not None,
     }
-    return candidate_ids, metrics
+    return CandidatesAndMetrics(candidate_ids, metrics)
 
 
 def iterate_row_variants(

@@ -5,7 +5,7 @@ The model takes the place of a published checkpoint. It learns masked words and 
 sentences (Devlin et al. 2019, section 3.1)."""
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +28,18 @@ from lib.train.loop import SettingsJson
 # {"share": share of all tokens that are predicted; "hidden", "replaced": shares of the
 # predicted tokens that the model sees as [MASK] or as a random word}.
 MaskingShares: TypeAlias = dict[str, float]
+
+
+class SentencePairs(NamedTuple):
+    first_sentences: list[str]
+    second_sentences: list[str]
+    labels: np.ndarray  # [N]: 0 where the second sentence follows the first, else 1.
+
+
+class MaskedBatch(NamedTuple):
+    batch: loop.Batch
+    true_ids: torch.Tensor  # Original ids of the n tokens to predict: [n].
+    mask: torch.Tensor  # True at the tokens to predict: bool [B, T].
 
 
 def pretrain(
@@ -102,9 +114,7 @@ def write_generated_text_tokenizer(
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
-def sample_sentence_pairs(
-    two_sentence_passages: list[str], seed: int
-) -> tuple[list[str], list[str], np.ndarray]:
+def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> SentencePairs:
     """Make pairs of sentences for BERT's next-sentence prediction.
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
@@ -125,14 +135,14 @@ def sample_sentence_pairs(
         others = random.integers(len(rest), size=8)
         best = max(others, key=lambda j: len(first_bag & bags[j]) / len(bags[j]))
         second[i], follows[i] = rest[best], int(rest[best] != rest[i])
-    return [one + " ." for one in first], second, follows
+    return SentencePairs([one + " ." for one in first], second, follows)
 
 
 def mask_tokens(
     batch: loop.Batch,
     tokenizer: transformers.PreTrainedTokenizerFast,
     masking_shares: MaskingShares,
-) -> tuple[loop.Batch, torch.Tensor, torch.Tensor]:
+) -> MaskedBatch:
     """Mask tokens of a batch at random, for masked language modelling.
 
     Returns (batch with masked ids, true ids [n] of the n tokens to predict, where they
@@ -152,7 +162,7 @@ def mask_tokens(
     )
     shown = torch.where(draw < masking_shares["hidden"], tokenizer.mask_token_id, shown)
     masked = batch | {"input_ids": torch.where(chosen, shown, ids)}
-    return masked, ids[chosen], chosen
+    return MaskedBatch(masked, ids[chosen], chosen)
 
 
 def build_pretraining_loss(
