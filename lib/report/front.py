@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, format_verdict_word_counts
@@ -31,6 +31,11 @@ PaperCard: TypeAlias = Json
 BarPositions: TypeAlias = Json
 
 
+class Finding(NamedTuple):
+    head: str
+    text: str
+
+
 def read_readme_results_table_of_paper(paper: str) -> str:
     """Return README's findings on a paper as a Markdown table.
 
@@ -40,12 +45,16 @@ def read_readme_results_table_of_paper(paper: str) -> str:
 
     paper: name of the paper's folder, such as "bermo"."""
     text = (paths.ROOT / "README.md").read_text()
-    title = re.escape(f"| **{lists.PAPERS[paper]}**")
+    title = re.escape(f"| **{find_paper_title(paper)}**")
     head = re.search(r"^\| comparison, .*\n\|---.*\n", text, re.M)
     rows = re.search(rf"^{title}.*\n(\| (?!\*\*).*\n)*", text, re.M)
     if not (head and rows):
         raise Refused(f"README.md has no row {title!r}: python -m lib verify --write")
     return head[0] + rows[0]
+
+
+def find_paper_title(paper: str) -> str:
+    return lists.PAPERS[paper]
 
 
 def find_index_heading_of_page(notebook_id: str) -> str:
@@ -90,7 +99,7 @@ def remove_paper_name_from_title(title: str, notebook_id: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def read_readme_findings() -> list[tuple[str, str]]:
+def read_readme_findings() -> list[Finding]:
     """Return the two lines of README that tell what was found and which method to use.
 
     Each is (head, text): the bold words at its beginning and the rest, without
@@ -98,7 +107,7 @@ def read_readme_findings() -> list[tuple[str, str]]:
     alone."""
     lines = (paths.ROOT / "README.md").read_text()
     pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
-    return [(head, text.replace("`", "")) for head, text in pairs]
+    return [Finding(head, text.replace("`", "")) for head, text in pairs]
 
 
 def make_paper_card(paper: str) -> PaperCard | None:
@@ -124,7 +133,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
         if is_row_of_central_claim(row, paper)
     ]
     return {
-        "title": lists.PAPERS[paper],
+        "title": find_paper_title(paper),
         "href": f"{page}.html",
         "idea": idea.strip().partition(". ")[0] + ".",
         "words": format_verdict_word_counts(row["word"] for row in rows),

@@ -8,7 +8,7 @@ alone."""
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle, pairwise
 from textwrap import wrap
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -311,6 +311,16 @@ EstimatesByRow: TypeAlias = Mapping[tuple[str, str], Estimate | None]
 DifferencesByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 
 
+class ShortNames(NamedTuple):
+    short_name_by_name: dict[str, str]
+    common_end: str  # End that all names shared, such as " on SST-2"; "" for none.
+
+
+class PrintedCounts(NamedTuple):
+    outside_intervals: int
+    total: int
+
+
 def make_forest_plot_data(
     estimates_by_row: EstimatesByRow,
     printed_differences: DifferencesByRow = (),
@@ -477,7 +487,7 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
 INTEREST = "smallest effect of interest"
 
 
-def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
+def shorten_row_names(row_names: pd.Series) -> ShortNames:
     """Return (short names, common end) of the rows of a forest plot.
 
     An end such as ", SST-2" is cut off where all names have it, since the axis label
@@ -485,9 +495,9 @@ def shorten_row_names(row_names: pd.Series) -> tuple[dict[str, str], str]:
     is "". The short names are a dict {name: short name}."""
     ends = {name.rpartition(", ")[2] for name in row_names}
     if len(ends) > 1 or not all(", " in name for name in row_names):
-        return {name: name for name in row_names}, ""
+        return ShortNames({name: name for name in row_names}, "")
     short = {name: name.rpartition(", ")[0] for name in row_names}
-    return short, f" on {ends.pop()}"
+    return ShortNames(short, f" on {ends.pop()}")
 
 
 def format_forest_plot_title(
@@ -564,8 +574,8 @@ def format_difference_sign_counts(comparisons: pd.DataFrame) -> str:
 
     comparisons: these other rows, with the ends of their intervals, low and high."""
     above, below = (comparisons["low"] > 0).sum(), (comparisons["high"] < 0).sum()
-    none_shown = len(comparisons) - above - below
-    kinds = {"above 0": above, "below 0": below, "no difference shown": none_shown}
+    kinds = {"above 0": above, "below 0": below}
+    kinds["no difference shown"] = len(comparisons) - above - below
     texts = [f"{count} {kind}" for kind, count in kinds.items() if count]
     if len(texts) == 1:
         count, _, kind = texts[0].partition(" ")
@@ -607,16 +617,14 @@ def describe_printed_values_outside_intervals(comparisons: pd.DataFrame) -> str:
     return text * (total > 1)
 
 
-def count_printed_values_outside_intervals(
-    comparisons: pd.DataFrame,
-) -> tuple[int, int]:
+def count_printed_values_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
     """Return (number outside our 95 % intervals, total number) of the printed values.
 
     comparisons: a row for each difference, with printed (value in the paper, nan if
     there is none), low and high (ends of our 95 % interval)."""
     both = comparisons.dropna(subset="printed")
     out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
-    return int(out.sum()), len(both)
+    return PrintedCounts(int(out.sum()), len(both))
 
 
 def label_rows_and_x_axis(

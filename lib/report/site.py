@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tqdm import tqdm
 
@@ -47,6 +47,12 @@ PLACES = ("*", "scratch/*/*")
 HasFailed: TypeAlias = bool
 # {field of the template of the index: value} for one page in the list.
 IndexEntry: TypeAlias = Json
+
+
+class PagesReadyToRender(NamedTuple):
+    recorded: list[PageBuilder]  # Pages whose numbers exist already, so they are quick.
+    # Pages that explain a method. They take longer, as each trains a small model.
+    methods: list[PageBuilder]
 
 
 class Report:
@@ -181,7 +187,7 @@ class Report:
             # A stopped command does not wait for the page that is being made.
             executor.close()
 
-    def list_pages_ready_to_render(self) -> tuple[list[PageBuilder], list[PageBuilder]]:
+    def list_pages_ready_to_render(self) -> PagesReadyToRender:
         """Return (recorded, methods), two lists of the pages that wait for no run.
 
         Pages in `recorded` show numbers that exist already, so they are quick. Pages
@@ -193,7 +199,7 @@ class Report:
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
         methods = [b for b in now if notebook.is_method_explanation_notebook(b.path)]
-        return [b for b in now if b not in methods], methods
+        return PagesReadyToRender([b for b in now if b not in methods], methods)
 
     def describe_pages_ready_to_render(self) -> str:
         """Return a line that tells the user which pages are made at once.

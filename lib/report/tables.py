@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import nan
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -75,6 +75,12 @@ def collect_results(
 EstimatesBySource: TypeAlias = dict[tuple[str, Any], Estimate]
 
 
+class SourceFrame(NamedTuple):
+    source: str  # Where the numbers come from, such as "recorded, mini".
+    frame: pd.DataFrame
+    profile: str
+
+
 @dataclass(frozen=True)
 class Runs:
     """A Runs has the results of one notebook's experiments, and compares its models.
@@ -122,7 +128,7 @@ class Runs:
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
-    def result_frames_with_source(self) -> list[tuple[str, pd.DataFrame, str]]:
+    def result_frames_with_source(self) -> list[SourceFrame]:
         """Return (source, frame, profile) for each set of results that the page shows.
 
         `source` tells where the numbers come from, such as "recorded, mini" for
@@ -136,7 +142,7 @@ class Runs:
         if str(self.profile) in WITH_MINI_RESULTS and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
-            (compare.describe_source_of_scores(frame, scale), frame, scale)
+            SourceFrame(compare.describe_source_of_scores(frame, scale), frame, scale)
             for frame, scale in collected
         ]
 
@@ -287,11 +293,11 @@ class Runs:
         model_name, baseline: names in the column `model`; `baseline` is subtracted.
         columns_by_task: {task: its metrics}.
         profile: size of the experiments, such as "mini"."""
+        ours, theirs = (
+            frame[frame["model"] == name] for name in (model_name, baseline)
+        )
         return self.estimate_difference_of_frames(
-            frame[frame["model"] == model_name],
-            frame[frame["model"] == baseline],
-            columns_by_task,
-            profile,
+            ours, theirs, columns_by_task, profile
         )
 
     def estimate_difference_of_frames(
@@ -410,13 +416,17 @@ class Runs:
         columns: metrics that the paper's table prints. A task is scored by the mean of
         its metrics there, at mini and base by the first of them; if it has none there,
         by its first metric."""
-        estimates = {}
-        models = [frame["model"] for _, frame, _ in self.result_frames_with_source]
+        estimates, models = (
+            {},
+            [frame["model"] for _, frame, _ in self.result_frames_with_source],
+        )
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
-            if rival == model_name:
-                continue
-            gaps = self.estimate_differences(model_name, rival, by, columns)
+            gaps = (
+                self.estimate_differences(model_name, rival, by, columns)
+                if rival != model_name
+                else {}
+            )
             for (source, (*m, task)), gap in gaps.items():
                 place = ", ".join(
                     [rival, *(format_kept_head_fraction({"m": k}) for k in m), task]
@@ -495,7 +505,14 @@ def join_name_levels(names: Iterable[object], separator: str) -> list[str]:
     ]
 
 
-def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+class ArrangedTable(NamedTuple):
+    frame: pd.DataFrame
+    # Whether the caller should swap the two column levels, so that the task stands
+    # above the source of the numbers.
+    swaps_column_levels: bool
+
+
+def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
     """Return (table, swaps levels), a table with only the columns that a page shows.
 
     A column is (source, title), and the first word of a title is a task. A source that
@@ -510,7 +527,7 @@ def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
         return re.split(r"[\s,(]", str(column[1]))[0]
 
     if frame.columns.nlevels != 2:
-        return frame, False
+        return ArrangedTable(frame, False)
     columns: list[Any] = list(frame)
     printed = [c for c in columns if PRINTED.match(str(c[0]))]
     measured = [
@@ -519,9 +536,9 @@ def arrange_columns_for_page(frame: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     tasks = [find_task(c) for c in measured]
     common = [c for c in printed if find_task(c) in tasks]
     if not common:
-        return frame[printed + measured], False
+        return ArrangedTable(frame[printed + measured], False)
     both = sorted(common + measured, key=lambda c: tasks.index(find_task(c)))
-    return frame[both], True
+    return ArrangedTable(frame[both], True)
 
 
 def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
