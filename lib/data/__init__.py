@@ -42,6 +42,8 @@ from lib.data import unseen as left
 # The dict in a Spec (the description of a run) that says which rows of which task the
 # run uses, such as {"source": "glue", "task": "CoLA", ...}.
 DataDescriptor: TypeAlias = Json
+DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
+AbsentDataNames: TypeAlias = set[str]
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,18 @@ def list_source_folders(source_name: str) -> tuple[Path, ...]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
+def has_source_folder(source_name: str) -> bool:
+    """Return whether the folder of a source's official files exists on this machine.
+
+    Where it does not, the digests of the data are read from the file
+    `data/digests.json` of this project. The result is True for generated rows and for a
+    user's files, which have no such folder.
+
+    source_name: the source of data, such as "glue"."""
+    folders = list_source_folders(source_name)
+    return not folders or folders[0].is_dir()
+
+
 def find_task_by_name(source_name: str, task_name: str) -> Task:
     """Return the Task (class names, metrics) of a source of data by its name.
 
@@ -205,14 +219,14 @@ def find_task_of_descriptor(data_descriptor: DataDescriptor) -> Task:
     return find_task_by_name(data_descriptor["source"], data_descriptor["task"])
 
 
-_absent: set[str] | None = None
+_absent: AbsentDataNames | None = None
 _look = True
 
 
 @contextmanager
 def allow_and_record_absent_data(
     use_local_data: bool = True,
-) -> Iterator[set[str]]:
+) -> Iterator[AbsentDataNames]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
 
     A Spec (the description of a run) contains digests of its data. Where data are
@@ -235,7 +249,7 @@ def allow_and_record_absent_data(
         _absent, _look = before
 
 
-def read_committed_data_digests() -> Json:
+def read_committed_data_digests() -> DataDigests:
     """Return {name: digest} of official data, from the file `data/digests.json`.
 
     A training run is identified by the digests of its data. With this file its saved
@@ -250,7 +264,7 @@ def read_committed_data_digests() -> Json:
 
 
 @cache
-def read_data_digests_cached(digests_file: disk.FileMetadata) -> Json:
+def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
     """Return {data name: digest} from a JSON file, cached until the file changes.
 
     The cache saves time, as the digests are looked up for every planned training run.
@@ -263,7 +277,7 @@ def read_data_digests_cached(digests_file: disk.FileMetadata) -> Json:
 def find_local_or_committed_digest(
     data_name: str,
     compute_local_digest: Callable[[], str],
-    has_local_folder: bool = True,
+    has_local_folder: Callable[[], bool] = lambda: True,
 ) -> str:
     """Return the digest of local data; where they are missing, that of official data.
 
@@ -276,11 +290,11 @@ def find_local_or_committed_digest(
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     compute_local_digest: function that computes the digest of the local data, and
     raises FileNotFoundError where they are missing.
-    has_local_folder: whether the folder of the data exists. If not, and the file has a
-    digest, `compute_local_digest` is not called."""
+    has_local_folder: function that returns whether the folder of the data exists. If
+    not, and the file has a digest, `compute_local_digest` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
-        if not _look or (official and not has_local_folder):
+        if not _look or (official and not has_local_folder()):
             raise FileNotFoundError(f"{data_name} is not looked at")
         return compute_local_digest()
     except FileNotFoundError:
@@ -363,7 +377,7 @@ def find_checkpoint_digest(checkpoint_name: str) -> str:
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_weights(checkpoint_name),
-        find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
+        lambda: find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -536,7 +550,7 @@ def make_data_descriptor(
     rows_digest = find_local_or_committed_digest(
         key,
         lambda: digest_rows_and_list_splits(source_name, task_name)[0],
-        all(map(Path.is_dir, list_source_folders(source_name))),
+        lambda: has_source_folder(source_name),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: DataDescriptor = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -121,6 +121,14 @@ def extract_answer_texts(split: Split, answer_character_spans: np.ndarray) -> li
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
+class BestSpans(NamedTuple):
+    # Start and end of the best answer to each of N questions, in characters of its
+    # passage, int64 [N, 2].
+    character_spans: np.ndarray
+    # Score of "no answer" minus score of the best span, float64 [N].
+    no_answer_margins: np.ndarray
+
+
 def find_best_spans(
     start_logits: Sequence[np.ndarray] | np.ndarray,
     end_logits: Sequence[np.ndarray] | np.ndarray,
@@ -128,7 +136,7 @@ def find_best_spans(
     split: Split,
     n_best: int = 20,
     max_answer_tokens: int = 30,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> BestSpans:
     """Find the best answer to each of N questions from the logits over W windows.
 
     Returns (spans, margins). Spans are int64 [N, 2], start and end (exclusive) in
@@ -175,7 +183,7 @@ def find_best_spans(
             text = split.b[row][begin:stop]  # Blanks at the ends are removed below.
             lead, tail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
             places[row] = begin + lead, stop - tail
-    return places, null - best
+    return BestSpans(places, null - best)
 
 
 def _find_top_passage_token_positions(
@@ -197,9 +205,16 @@ def _find_top_passage_token_positions(
     return places[allowed_token_mask[places]]
 
 
-def _infer_text_pair_format(
-    tokenizer: PreTrainedTokenizerFast,
-) -> tuple[list[int], list[int], list[int], np.ndarray]:
+class PairFormat(NamedTuple):
+    # Ids of the special tokens before the first text, between the two texts, and after
+    # the second text.
+    ids_before: list[int]
+    ids_between: list[int]
+    ids_after: list[int]
+    token_type_ids: np.ndarray  # Token types of the first and the second text [2].
+
+
+def _infer_text_pair_format(tokenizer: PreTrainedTokenizerFast) -> PairFormat:
     """Return how a tokenizer puts special tokens around a pair of texts.
 
     The result has four parts: the ids of the special tokens before the first text,
@@ -210,13 +225,22 @@ def _infer_text_pair_format(
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
     types = np.array(form["token_type_ids"], np.int32)[[a, b]]
-    return ids[:a], ids[a + size : b], ids[b + sides.count(1) :], types
+    return PairFormat(ids[:a], ids[a + size : b], ids[b + sides.count(1) :], types)
+
+
+class Window(NamedTuple):
+    start: int  # Position in the passage of the window's first token.
+    end: int  # Position in the passage of the window's last token, plus 1.
+    # bool [n] for the n tokens of the window: whether, of all windows, this one has the
+    # most context around the token (the first one in a tie). A predicted answer begins
+    # only at such a token, so each token counts in one window.
+    has_most_context: np.ndarray
 
 
 @lru_cache(maxsize=10_000)
 def _divide_into_windows(
     token_count: int, max_tokens_per_window: int, stride: int
-) -> list[tuple[int, int, np.ndarray]]:
+) -> list[Window]:
     """Cut a passage of tokens into overlapping windows that fit into a model.
 
     Returns (start, end (exclusive), has_most_context) for each window, in tokens of the
@@ -241,4 +265,4 @@ def _divide_into_windows(
     # windows have equally much, argmax takes the first.
     owner = context.argmax(axis=0)
     windows = enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
-    return [(start, end, owner[start:end] == w) for w, (start, end) in windows]
+    return [Window(start, end, owner[start:end] == w) for w, (start, end) in windows]

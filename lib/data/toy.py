@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -269,7 +269,13 @@ def _make_rte_row(rng: Random, label: int) -> Texts:
     return tuple(join_words(join_clauses(map(make_clause, events))) for events in both)
 
 
-def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]:
+class SquadTexts(NamedTuple):
+    question: str
+    passage: str
+    answer_span: tuple[int, int]  # In characters; (-1, -1) without an answer.
+
+
+def _make_squad_row(rng: Random, label: int) -> SquadTexts:
     """Generate (question, passage, answer span) for the toy imitations of SQuAD.
 
     The span is (start, end) in characters of the passage, end exclusive, or (-1, -1)
@@ -298,7 +304,7 @@ def _make_squad_row(rng: Random, label: int) -> tuple[str, str, tuple[int, int]]
         asked = _replace_by_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
     span = (place, place + len(answer)) if label < 2 else (-1, -1)
-    return join_words(g.make_question(asked, role)), passage, span
+    return SquadTexts(join_words(g.make_question(asked, role)), passage, span)
 
 
 def _make_tense_row(rng: Random, label: int) -> Texts:

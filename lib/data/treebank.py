@@ -36,7 +36,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,6 +47,13 @@ from lib.data.read import SENTEVAL
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# (word, part of speech, morphological features).
+Form: TypeAlias = tuple[str, str, str]
+FormAtPosition: TypeAlias = tuple[Form, int]
+# {key, such as a lemma or a document: "train", "dev" or "test"}. All rows with the same
+# key go to the same split, so that a model cannot score by remembering a key.
+SplitByKey: TypeAlias = dict[str, str]
 
 # Numbers of words that a sentence may have. SentEval has at most 28, which would lose a
 # tenth of the sentences of a small treebank.
@@ -355,9 +362,7 @@ class _Treebank:
             if self.times[form] in _ODD:
                 self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
-    def _find_frequency_class(
-        self, word_form: tuple[str, str, str]
-    ) -> tuple[str, str, int]:
+    def _find_frequency_class(self, word_form: Form) -> tuple[str, str, int]:
         # It is (part of speech, features, bits of the word's count). Two words count as
         # equally frequent if their counts have the same number of bits; such counts
         # differ by less than a factor of two.
@@ -459,9 +464,7 @@ def _swap_neighbouring_words(sentence: Sentence, rng: Random) -> list[str] | Non
     return words
 
 
-def _iterate_nouns_and_verbs(
-    sentence: Sentence,
-) -> Iterator[tuple[tuple[str, str, str], int]]:
+def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
     """Yield the nouns and verbs of a sentence, with their positions.
 
     An item is ((word, part of speech, morphological features), position). Words that
@@ -538,7 +541,7 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
 
 def _assign_group_keys_to_splits(
     rows: pd.DataFrame, stratify_by_label: bool
-) -> dict[str, str]:
+) -> SplitByKey:
     """Assign the keys of rows to splits, and return {key: "train", "dev" or "test"}.
 
     All rows of a key, such as a lemma, go to the same split, so that a model cannot
