@@ -177,10 +177,8 @@ def scored(*sizes):
 
 def byte_level(folder, sentences):
     """A byte-level tokenizer as RoBERTa's, of few words."""
-    made, special = (
-        tokenizers.ByteLevelBPETokenizer(),
-        ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-    )
+    made = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     made.train_from_iterator(
         sentences, 400, special_tokens=special, show_progress=False
     )

@@ -122,10 +122,8 @@ def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
     ],
 )
 def test_the_loader_for_the_eye_gives_the_file(paper, name):
-    shown, numbers = (
-        published.read_table_with_printed_digits(paper, name),
-        published.read_table(paper, name),
-    )
+    shown = published.read_table_with_printed_digits(paper, name)
+    numbers = published.read_table(paper, name)
     file = pd.read_csv(
         paths.PUBLISHED / paper / f"{name}.csv", dtype=str, na_values="-"
     )

@@ -364,13 +364,11 @@ def test_a_control_that_learns_labels_twice_has_the_steps_of_the_student():
 
 
 def test_random_parts_of_the_search_s_sizes_are_of_that_search():
-    searched, sized, plain = (
-        nas.pruned_spec("base", "SST-2", ratio=0.3),
-        nas.retrained_random_architecture_spec(
-            "base", "SST-2", keeps_searched_sizes=True, ratio=0.3
-        ),
-        nas.retrained_random_architecture_spec("base", "SST-2", ratio=0.3),
+    searched = nas.pruned_spec("base", "SST-2", ratio=0.3)
+    sized = nas.retrained_random_architecture_spec(
+        "base", "SST-2", keeps_searched_sizes=True, ratio=0.3
     )
+    plain = nas.retrained_random_architecture_spec("base", "SST-2", ratio=0.3)
     found, drawn = (spec.inputs["start"].inputs["search"] for spec in (searched, sized))
     assert drawn.inputs["search"] == found and drawn.step == "random_architecture"
     assert plain.inputs["start"].inputs["search"].inputs.keys() == {"start"}

@@ -278,10 +278,8 @@ def test_bad_input_is_told(call, message):
 
 
 def test_one_spec_of_the_paper_at_true_size(anywhere):
-    spec, bert = (
-        bermo.pruned_spec("paper", "MNLI", "BERMo"),
-        transformers.BertConfig(num_labels=3),
-    )
+    spec = bermo.pruned_spec("paper", "MNLI", "BERMo")
+    bert = transformers.BertConfig(num_labels=3)
     with torch.device("meta"):
         model = backbone.build_random_model(
             transformers.BertForSequenceClassification, bert

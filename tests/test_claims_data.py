@@ -71,10 +71,8 @@ def test_central_claims_come_first_and_are_those_of_their_own_file():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_is_whole(paper):
-    claims, pages = (
-        read(f"{paper}/claims"),
-        {notebook.make_notebook_id(path) for path in notebook.find_notebooks()},
-    )
+    claims = read(f"{paper}/claims")
+    pages = {notebook.make_notebook_id(path) for path in notebook.find_notebooks()}
     central = {line["id"] for line in read("central")}
     for name in ("id", "claim", "says"):
         assert len({c[name] for c in claims}) == len(claims), name

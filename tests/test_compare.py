@@ -166,10 +166,8 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
 
 
 def test_both_correlations_are_columns_and_share_their_rows(frame):
-    of, names = (
-        grids.select_score_columns_by_task("paper", nas.COLUMNS),
-        ["STS-B Pearson", "STS-B Spearman"],
-    )
+    of = grids.select_score_columns_by_task("paper", nas.COLUMNS)
+    names = ["STS-B Pearson", "STS-B Spearman"]
     shown = compare.make_score_table_by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()
     pairs = compare.pair_runs_of_models(
@@ -179,10 +177,8 @@ def test_both_correlations_are_columns_and_share_their_rows(frame):
     assert told == list(zip(names, ("pearson", "spearman"), strict=True))
     pairs = pairs[1::2]
     twice = [replace(p, task=name) for p in pairs for name in ("a", "b")]
-    one, both = (
-        paired.estimate_paired_difference(pairs),
-        paired.estimate_paired_difference(twice),
-    )
+    one = paired.estimate_paired_difference(pairs)
+    both = paired.estimate_paired_difference(twice)
     # no new rows, no narrower interval
     assert (one.mean, one.low, one.high) == pytest.approx(
         (both.mean, both.low, both.high)

@@ -191,10 +191,8 @@ def model_of(shape, labels=2):
 def cut(model, shape, heads):
     """Random dense layers of the widths that M heads leave; transformers infers the
     number of heads."""
-    keep, neurons = (
-        heads * shape.hidden // shape.heads,
-        heads * shape.ffn // shape.heads,
-    )
+    keep = heads * shape.hidden // shape.heads
+    neurons = heads * shape.ffn // shape.heads
     for layer in rename_layer_parts_as_bert(model).base_model.encoder.layer:
         if shape.family == "mpnet":
             layer.attention.self.columns = torch.arange(heads)
@@ -319,11 +317,9 @@ def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
     assert parameters(BERT, 1, after_v) == pruned + output + layers * 704 * 3
     assert parameters(BERT, 1, after_qk) == pruned + output + value + layers * 99
     n, rest = 128, d - cut_to
-    projections, maps, convolutions = (
-        2 * (2 * n * d * rest),
-        2 * n * n * rest,
-        2 * n * n * 99,
-    )
+    projections = 2 * (2 * n * d * rest)
+    maps = 2 * n * n * rest
+    convolutions = 2 * n * n * 99
     more = [
         flops(BERT, n, 1, ghost) - flops(BERT, n, 1) for ghost in (after_qk, after_v)
     ]

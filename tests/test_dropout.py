@@ -62,10 +62,8 @@ def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_ou
     set_dropout(model, 0.3)
     ids, mask = torch.randint(5, 50, (3, 7)), torch.ones(3, 7, dtype=torch.long)
     mask[1, 4:] = 0
-    before, names = (
-        model(input_ids=ids, attention_mask=mask).logits,
-        [type(m) for m in model.modules()],
-    )
+    before = model(input_ids=ids, attention_mask=mask).logits
+    names = [type(m) for m in model.modules()]
     with use_dropout_by_random_bytes(model):
         assert torch.allclose(
             model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-5

@@ -119,10 +119,8 @@ def test_what_each_row_inherits(anywhere):
         name: efficientbert.student_spec("paper", "RTE", name) for name in names
     }
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
-    whole, several = (
-        efficientbert.pretrained_supernet_spec("paper"),
-        efficientbert.search_stage_3_supernet_spec("paper"),
-    )
+    whole = efficientbert.pretrained_supernet_spec("paper")
+    several = efficientbert.search_stage_3_supernet_spec("paper")
     for name in (
         "EfficientBERT",
         "EfficientBERT_TINY",
@@ -242,10 +240,8 @@ def test_every_published_network_has_a_form_at_every_scale(name):
     whole = efficientbert.find_network(name)
     assert efficientbert.scale_network_to_profile(name, "paper") == whole
     for scale, depths in DEPTHS.items():
-        small, depth = (
-            efficientbert.scale_network_to_profile(name, scale),
-            depths[len(whole.layers)],
-        )
+        small = efficientbert.scale_network_to_profile(name, scale)
+        depth = depths[len(whole.layers)]
         assert len(small.layers) == depth
         assert pair_student_with_teacher_layers(
             depth, grids.find_encoder_shape(scale).layers
@@ -257,10 +253,8 @@ def test_every_published_network_has_a_form_at_every_scale(name):
 
 
 def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficientbert_does():
-    thin, own = (
-        efficientbert.find_network(efficientbert.THIN),
-        efficientbert.find_network("EfficientBERT"),
-    )
+    thin = efficientbert.find_network(efficientbert.THIN)
+    own = efficientbert.find_network("EfficientBERT")
     row = efficientbert.read_printed_table("table02_glue_test")["MobileBERT_TINY"]
     assert count_net_parameters(thin) / 1e6 == pytest.approx(
         row["published", "#Params (M)"], rel=0.01

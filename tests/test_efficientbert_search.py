@@ -94,10 +94,8 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
     }
     assert printed < specs.keys()
     for name, spec in specs.items():
-        start, text = (
-            spec.inputs["start"],
-            "wikipedia" if "Wiki" in name else "wikipedia+books",
-        )
+        start = spec.inputs["start"]
+        text = "wikipedia" if "Wiki" in name else "wikipedia+books"
         assert start.args["corpus"]["text"] == text
         assert start.inputs["start"] == efficientbert.pretrained_supernet_spec(
             "paper", text
@@ -230,10 +228,8 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 def test_candidates_are_different_networks_of_the_window(profile):
     low, high = efficientbert.find_parameter_count_bounds(profile)
-    nets, tables = (
-        search.sample_stage_1_candidates(profile),
-        efficientbert.list_embedding_sizes(profile),
-    )
+    nets = search.sample_stage_1_candidates(profile)
+    tables = efficientbert.list_embedding_sizes(profile)
     assert nets[:3] == search.sample_stage_1_candidates(profile, 3)
     assert (
         len({json.dumps(net.to_json()) for net in nets}) == search.CANDIDATES[profile]
@@ -378,10 +374,8 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
     stage, calls, make, last, tmp_path, monkeypatch
 ):
     spec = search.search_spec("toy", stage).with_seed(1)
-    whole, other = (
-        make(spec),
-        store_with(tmp_path, *map(make, spec.input_specs_with_seeds.values())),
-    )
+    whole = make(spec)
+    other = store_with(tmp_path, *map(make, spec.input_specs_with_seeds.values()))
     stop_at(monkeypatch, loop, "make_batch", calls)
     with pytest.raises(KeyboardInterrupt):
         execute(spec, other, checkpoint_interval_seconds=0.0)
@@ -442,10 +436,8 @@ def test_pages_read_chains_from_their_runs(store, last):
 
 def test_scores_of_candidates_pair_by_name():
     told = {"task": "SST-2", "seed": 0}
-    searched, final = (
-        {"1": 0.8, "2": 0.7, "3": np.nan},
-        {"1": 0.9, "2": 0.85, "3": 0.95},
-    )
+    searched = {"1": 0.8, "2": 0.7, "3": np.nan}
+    final = {"1": 0.9, "2": 0.85, "3": 0.95}
     parts = [
         pd.DataFrame(
             told | {"model": name, column: score, "run": holding(**{column: score})}

@@ -29,10 +29,8 @@ linux = pytest.mark.skipif(
 def seen():
     """What a worker begins with: threads, what it has imported, its variable and its
     server."""
-    threads, had = (
-        psutil.Process().num_threads(),
-        {"torch", "seaborn"} & {*sys.modules},
-    )
+    threads = psutil.Process().num_threads()
+    had = {"torch", "seaborn"} & {*sys.modules}
     return threads, had, os.environ.get("TOLD"), os.getppid()
 
 

@@ -90,10 +90,8 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
     judging.list_grid_rows_of_notebooks.cache_clear()
     judging.list_grid_rows_of_notebook.cache_clear()
     line = lists.read_claims()[claim]
-    there, seeds = (
-        judging.list_grid_rows_of_claim(line),
-        lists.list_planned_seeds(claim),
-    )
+    there = judging.list_grid_rows_of_claim(line)
+    seeds = lists.list_planned_seeds(claim)
     for cell in parse_comparisons(line["cells"]):
         for label, where in cell.models:
             own = [
@@ -354,11 +352,9 @@ def test_magnitude_pruning_has_the_teacher_of_the_searched_network_in_each_round
             "teacher" not in plainly.inputs
             and spec.args["kept"] == plainly.args["kept"]
         )
-        spec, plainly, rounds = (
-            spec.inputs["start"],
-            plainly.inputs["start"],
-            rounds + 1,
-        )
+        spec = spec.inputs["start"]
+        plainly = plainly.inputs["start"]
+        rounds = rounds + 1
     assert spec == plainly and rounds == len(nas.ROUNDS["mini"])
 
 

@@ -80,10 +80,8 @@ def whole(tmp_path_factory):
     """A store with a fine-tuned run, its input, and weights; and the same of a run that
     was killed at a checkpoint."""
     folder = tmp_path_factory.mktemp("faults")
-    there, cut = (
-        Store(folder / "runs", folder / "none"),
-        Store(folder / "cut", folder / "none"),
-    )
+    there = Store(folder / "runs", folder / "none")
+    cut = Store(folder / "cut", folder / "none")
     made(there, TEACHER)
     shutil.copytree(there.runs, cut.runs)
     shutil.rmtree(cut.runs / TEACHER.name)
@@ -222,10 +220,8 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
     }
     sound = {TEACHER: whole[0].find_run(TEACHER)}
     if count >= 100:
-        search, searches = (
-            searching(),
-            [searched(tmp_path / f"search-{n}", n) for n in (0, 9)],
-        )
+        search = searching()
+        searches = [searched(tmp_path / f"search-{n}", n) for n in (0, 9)]
         cases["search"] = (searches[0].runs, search, search.name)
         cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
         sound[search] = searches[0].find_run(search)
@@ -440,10 +436,8 @@ pwd.getpwuid = getpwuid
 def test_pages_and_workers_need_neither_a_home_nor_a_short_tmpdir(how):
     """As in a container whose user has no entry; as on clusters and other systems."""
     with tempfile.TemporaryDirectory() as folder:
-        root, words = (
-            Path(folder),
-            [sys.executable, "-m", "lib", "report", "ghostbert_t07"],
-        )
+        root = Path(folder)
+        words = [sys.executable, "-m", "lib", "report", "ghostbert_t07"]
         env = os.environ | {"PYTHONPATH": str(paths.ROOT), "TQDM_DISABLE": "1"}
         env |= {"RUNS_ROOT": f"{root}/runs", "FIGURES_ROOT": f"{root}/figures"}
         env["TMPDIR"] = str(root / ("tmp" if how == "no home" else "x" * 100))

@@ -37,10 +37,8 @@ NUMERICS = Numerics("float32", 1)
 TRAIN = Train(
     epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1
 )
-DATA, SQUAD = (
-    data.make_data_descriptor("toy", "CoLA", 64, max_unseen_rows=8),
-    data.make_data_descriptor("toy", "SQuAD2", 48),
-)
+DATA = data.make_data_descriptor("toy", "CoLA", 64, max_unseen_rows=8)
+SQUAD = data.make_data_descriptor("toy", "SQuAD2", 48)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
 BACKBONE = small_backbone(TRAIN, layers=2)
@@ -132,10 +130,8 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
     kept = np.zeros(2)
     for number, _, linear in masks.list_linear_layers(model):
         kept[number] += int((linear.weight != 0).sum())
-    shares, told = (
-        2 * kept / found["masked_weights"],
-        run.read_arrays("shares")["layers"],
-    )
+    shares = 2 * kept / found["masked_weights"]
+    told = run.read_arrays("shares")["layers"]
     if found["kept_neurons"] == 192 and found["kept_heads"] == 24:
         assert kept.sum() == found["kept_weights"]
         assert told == pytest.approx(shares, abs=1e-12)
@@ -325,10 +321,8 @@ def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
 
 def test_probing_tasks_are_told_on_both_their_splits(runs, store):
     probing = data.make_data_descriptor("toy", "Tense", 64)
-    run, splits = (
-        execute(spec(mix=MIX, data=probing), store, keep_weights=True),
-        data.load(probing),
-    )
+    run = execute(spec(mix=MIX, data=probing), store, keep_weights=True)
+    splits = data.load(probing)
     for name, prefix, key in (
         ("predictions", "dev", ""),
         ("predictions_test", "test", "test."),

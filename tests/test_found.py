@@ -201,10 +201,8 @@ def test_a_record_that_is_gone_changes_the_text(found, found_at_base, tmp_path):
     with data.allow_and_record_absent_data(use_local_data=False):
         none = judging.judge_claims(list(found), empty)
         none_at_base = judging.judge_planned_claims("base", empty)
-    before, after = (
-        judging.fill_findings_template(found, found_at_base),
-        judging.fill_findings_template(none, none_at_base),
-    )
+    before = judging.fill_findings_template(found, found_at_base)
+    after = judging.fill_findings_template(none, none_at_base)
     for title, text in before.items():
         assert text != after[title] and "not measured" in after[title], title
     assert "+64.8" in after["Searched, or random?"]  # Print stays.
@@ -216,10 +214,8 @@ def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     central = judging.list_central_claim_ids()
     every = judging.select_results_without_repeats(found, central)
     measured = [r for r in every if r.verdict_word != "not measured"]
-    text, drawn = (
-        judging.summarise_central_verdicts(found),
-        judging.make_forest_plot_rows(found, central),
-    )
+    text = judging.summarise_central_verdicts(found)
+    drawn = judging.make_forest_plot_rows(found, central)
     total, ours, parts, left = re.match(
         r"(\d+) central comparisons at mini: (\d+) measured \((.*?)\), (\d+) not measured\.",
         text,

@@ -78,10 +78,8 @@ def test_students_differ_in_their_surgery_alone(anywhere):
         "Layer dropping",
         "Torch-Pruning Taylor",
     ):
-        ours, theirs = (
-            rows[name].input_specs_with_seeds["start"],
-            rows["Width"].input_specs_with_seeds["start"],
-        )
+        ours = rows[name].input_specs_with_seeds["start"]
+        theirs = rows["Width"].input_specs_with_seeds["start"]
         assert rows[name].args == rows["Width"].args
         assert {k: v for k, v in ours.args.items() if k != "surgery"} == {
             k: v for k, v in theirs.args.items() if k != "surgery"
@@ -352,11 +350,9 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
         tmp_path / "lib/methods" / f"{name}.py"
         for name in ("__init__", "layer_dropping")
     )
-    line, text, code = (
-        '    "Layer dropping": "layer_dropping",\n',
-        table.read_text(),
-        own.read_text(),
-    )
+    line = '    "Layer dropping": "layer_dropping",\n'
+    text = table.read_text()
+    code = own.read_text()
     there = asked()
     assert "Layer dropping" in there and line in text
     table.write_text(text.replace(line, ""))

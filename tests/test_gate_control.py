@@ -108,10 +108,8 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost(c, places
     [("layer", [(12, 2)] * 4 + [(1200, 120)] * 4), ("all", [(4848, 485)])],
 )
 def test_the_share_of_each_group_with_the_largest_gradients_may_move(quota, groups):
-    c, gradient = (
-        control(replace(PLAIN, quota=quota)),
-        np.random.default_rng(0).normal(size=4848),
-    )
+    c = control(replace(PLAIN, quota=quota))
+    gradient = np.random.default_rng(0).normal(size=4848)
     movers = c.select_top_gates_per_group(np.abs(gradient), 0.1)
     pairs = [(group, np.intersect1d(group, movers)) for group in c.groups]
     assert sorted((len(group), len(moved)) for group, moved in pairs) == sorted(groups)

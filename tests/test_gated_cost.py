@@ -190,10 +190,8 @@ def test_percentage_changes_of_the_size_sweep():
 
 
 def test_table_5_repeats_table_4():
-    sizes, random = (
-        read_table("nas_pruning", "table04_dev_size_sweep"),
-        read_table("nas_pruning", "table05_nas_vs_random"),
-    )
+    sizes = read_table("nas_pruning", "table04_dev_size_sweep")
+    random = read_table("nas_pruning", "table05_nas_vs_random")
     for size in ("10%", "30%", "50%", "70%"):
         assert sizes[size].tolist() == random[f"{size} NAS"].tolist()
 
@@ -214,11 +212,9 @@ def test_resulting_ratios_of_the_digits(name):
 
 def test_magnitude_table():
     rows = read_table("nas_pruning", "table10a_vs_imp_dev").set_index("Row")
-    ours, theirs, told = (
-        rows.loc["30% Bertbase-12L"],
-        rows.loc["IMP [37]"],
-        rows.loc["Difference"],
-    )
+    ours = rows.loc["30% Bertbase-12L"]
+    theirs = rows.loc["IMP [37]"]
+    told = rows.loc["Difference"]
     for column in rows.columns.drop("Avg"):
         assert rounded(ours[column] - theirs[column], 1) == told[column]
     for row in (ours, theirs):

@@ -166,10 +166,8 @@ def test_detached_gates_leave_the_model_as_it_was(
 def test_a_gated_model_is_saved_loaded_and_copied(
     family, tiny, sentences, logits, tokenizer, tmp_path
 ):
-    model, batch = (
-        gated_model(tiny(family), ["heads", "ffn", "embedding"]),
-        sentences(family),
-    )
+    model = gated_model(tiny(family), ["heads", "ffn", "embedding"])
+    batch = sentences(family)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     other, expected = copy.deepcopy(again), logits(model, batch)

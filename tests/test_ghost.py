@@ -83,10 +83,8 @@ def operations(ghost, heads=3):
 
 def scores(seed=1):
     draw = torch.Generator().manual_seed(seed)
-    heads, neurons = (
-        torch.rand(2, 12, generator=draw),
-        torch.rand(2, 96, generator=draw),
-    )
+    heads = torch.rand(2, 12, generator=draw)
+    neurons = torch.rand(2, 96, generator=draw)
     return {"head_scores": heads, "neuron_scores": neurons}
 
 
@@ -185,10 +183,8 @@ def test_shapes_of_the_kernels_and_how_they_are_drawn(kind):
     """Every kernel of many is drawn as if it were the only one."""
     shared = SHAPES_OF[kind]
     kernel = shared[2:] if kind == "conv2d" else shared
-    one, many = (
-        convolution(options(kind), 5).weight,
-        convolution(options(kind), 5, 4, 5).weight,
-    )
+    one = convolution(options(kind), 5).weight
+    many = convolution(options(kind), 5, 4, 5).weight
     assert one.shape == shared and many.shape == (5, 4, *kernel)
     assert 0.6 < many.abs().max() / one.abs().max() < 1.6
     assert len(many.view(20, -1).unique(dim=0)) == 20
@@ -240,10 +236,8 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
     """Without a bias exactly. With one it differs at the two ends alone from adding the
     bias after the convolution, because there a tap falls off the sentence."""
     module, x = ghosted(3, 12, 6, bias), torch.randn(2, 7, 12, dtype=torch.float64)
-    weight, taps = (
-        module.dense.weight,
-        module.convolution.compute_effective_kernel_weights()[None, None],
-    )
+    weight = module.dense.weight
+    taps = module.convolution.compute_effective_kernel_weights()[None, None]
     each = [x[..., h : h + 3] @ weight[:, h : h + 3].T for h in range(0, 12, 3)]
     offset = module.dense.bias if bias else 0.0
     convolved = sum(slow("dwconv", one[:, None], taps)[:, 0] for one in each)
@@ -272,11 +266,9 @@ class Recorded(nn.Module):
 def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
     """Kernels in the order drawn, names of the weights, logits and gradients."""
     ghost = options(softmax=True, mask=True)
-    ours, theirs, batch = (
-        operated(tiny(family), ghost)[0],
-        tiny(family),
-        sentences(family),
-    )
+    ours = operated(tiny(family), ghost)[0]
+    theirs = tiny(family)
+    batch = sentences(family)
     apply_surgery(theirs, operations(ghost)[0], **scores())
     generator = torch.Generator().manual_seed(derive_seed(3, "ghost"))
     for layer in get_layers(theirs):
@@ -381,10 +373,8 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
 
 def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
     torch.manual_seed(0)
-    settings, linear = (
-        options(kind, features=features, **changes),
-        nn.Linear(6, hidden, bias=bias),
-    )
+    settings = options(kind, features=features, **changes)
+    linear = nn.Linear(6, hidden, bias=bias)
     kernels = convolution(settings, hidden, heads, features)
     return PerHeadGhostedLayer(linear, kernels, settings, None, "o").double()
 
@@ -392,10 +382,8 @@ def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
 @every_kind
 @pytest.mark.parametrize("bias, relu", [(True, True), (False, False)])
 def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
-    one, x = (
-        folded(kind, bias, relu=relu),
-        torch.randn(2, TOKENS, 6, dtype=torch.float64),
-    )
+    one = folded(kind, bias, relu=relu)
+    x = torch.randn(2, TOKENS, 6, dtype=torch.float64)
     weight = one.dense.weight.detach()
     each = torch.stack(
         [x[..., h : h + 2] @ weight[:, h : h + 2].T for h in (0, 2, 4)], 1
@@ -440,19 +428,15 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
     fixed = {"tokens": 5} if kind == "conv1d_f" else {}
     ghost = options(kind, (position,), softmax=True, mask=masked, **fixed)
     model, report = operated(tiny(family), ghost)
-    batch, whole, model = (
-        sentences(family, (5, 3)),
-        tiny(family).double(),
-        model.double(),
-    )
+    batch = sentences(family, (5, 3))
+    whole = tiny(family).double()
+    model = model.double()
     order, mask = report["heads"][0] + report["others"][0], batch["attention_mask"]
     falling = scores()["head_scores"][0].sort(descending=True, stable=True)
     assert order == falling.indices.tolist()
     seen, layer = first_attention(model, batch), get_layers(model)[0]
-    attention, convolve = (
-        get_layers(whole)[0].attention,
-        layer.attention.self.ghost.convolution,
-    )
+    attention = get_layers(whole)[0].attention
+    convolve = layer.attention.self.ghost.convolution
     kernel = convolve.compute_effective_kernel_weights().detach().view(convolve.full)
     rows = mask[:, None, :, None] if masked else torch.ones(1)
     with torch.no_grad():

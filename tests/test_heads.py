@@ -24,10 +24,8 @@ PASSAGE = " ".join(f"word{i}" for i in range(10, 30))
 
 
 def named(model, names):
-    model.config.id2label, model.config.label2id = (
-        dict(enumerate(names)),
-        {n: i for i, n in enumerate(names)},
-    )
+    model.config.id2label = dict(enumerate(names))
+    model.config.label2id = {n: i for i, n in enumerate(names)}
     return model
 
 

@@ -13,10 +13,8 @@ from lib.model import backbone, masks
 from lib.papers.nas_pruning import training as imp
 
 pytestmark = pytest.mark.usefixtures("few_rows")
-NUMERICS, DATA = (
-    Numerics("float32", 1),
-    data.make_data_descriptor("toy", "BigramShift", 48, max_unseen_rows=8),
-)
+NUMERICS = Numerics("float32", 1)
+DATA = data.make_data_descriptor("toy", "BigramShift", 48, max_unseen_rows=8)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
 
 

@@ -147,11 +147,9 @@ class Reader:
         another. Returns the seconds."""
         knobs = self.page.locator(".widget-interact").first
         picture = knobs.locator(".widget-output svg")
-        before, began, until = (
-            picture.inner_html(),
-            self.busy(),
-            time.monotonic() + PATIENCE,
-        )
+        before = picture.inner_html()
+        began = self.busy()
+        until = time.monotonic() + PATIENCE
         knobs.locator(".widget-dropdown", has_text=knob).locator(
             "select"
         ).select_option(value)

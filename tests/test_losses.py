@@ -19,11 +19,9 @@ from lib.train.matching import (
 )
 
 RNG = np.random.default_rng(0)
-LOGITS, TEACHER, LABELS = (
-    RNG.normal(size=(6, 3)) * 2,
-    RNG.normal(size=(6, 3)) * 2,
-    RNG.integers(0, 3, 6),
-)
+LOGITS = RNG.normal(size=(6, 3)) * 2
+TEACHER = RNG.normal(size=(6, 3)) * 2
+LABELS = RNG.integers(0, 3, 6)
 
 
 def softmax(x):
@@ -79,11 +77,9 @@ def test_prediction_of_classes(kind, temperature, sum_classes):
 
 @pytest.mark.parametrize("kind", ["hard", "soft", "both"])
 def test_prediction_of_scores(kind):
-    logits, teacher, labels = (
-        LOGITS[:, :1],
-        TEACHER[:, :1],
-        RNG.uniform(0, 5, 6).astype(np.float32),
-    )
+    logits = LOGITS[:, :1]
+    teacher = TEACHER[:, :1]
+    labels = RNG.uniform(0, 5, 6).astype(np.float32)
     parts = compute_prediction_losses(
         torch.tensor(logits), torch.tensor(labels), Targets(kind), torch.tensor(teacher)
     )

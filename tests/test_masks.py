@@ -219,14 +219,10 @@ def test_every_projection_is_masked_baked_and_nothing_else(
     linears = {
         name for name, part in model.named_modules() if isinstance(part, nn.Linear)
     }
-    inner, names = (
-        {name for name in linears if ".encoder.layer." in name},
-        set(model.state_dict()),
-    )
-    everything, untouched = (
-        sum(p.numel() for p in get_layers(model).parameters()),
-        logits(model, batch),
-    )
+    inner = {name for name in linears if ".encoder.layer." in name}
+    names = set(model.state_dict())
+    everything = sum(p.numel() for p in get_layers(model).parameters())
+    untouched = logits(model, batch)
     found = attached(model, method)
     on = {
         name
@@ -347,10 +343,8 @@ def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny
             model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}
         )
         get_layers(model)[0].attention.self.value.weight.data[:8] = 0
-    before, done = (
-        copy.deepcopy(model.state_dict()),
-        list(get_surgery_operations(model)),
-    )
+    before = copy.deepcopy(model.state_dict())
+    done = list(get_surgery_operations(model))
     assert compact.remove_zero_heads_and_neurons(model) == {
         "heads": [12, 12],
         "neurons": [96, 96],
@@ -373,10 +367,8 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
     total, kept = (
         sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero)
     )
-    told, bits = (
-        compact.count_dense_and_sparse_bytes(model),
-        sum(-(-weight.numel() // 8) for weight in matrices),
-    )
+    told = compact.count_dense_and_sparse_bytes(model)
+    bits = sum(-(-weight.numel() // 8) for weight in matrices)
     assert told["bytes_dense"] - told["bytes_sparse"] == 4 * (total - kept) - bits
     assert kept <= counts["kept_weights"]
     backbone.save(model, tokenizer, tmp_path / "model")

@@ -43,10 +43,8 @@ FOLDER = REAL / "models" / "all-mpnet-base-v2"
 
 def pair(tiny):
     """(ours, transformers' own): two classifiers with the same weights, in float64."""
-    model, theirs = (
-        tiny("mpnet").double(),
-        classes("mpnet")[1](configuration("mpnet", A, 2)),
-    )
+    model = tiny("mpnet").double()
+    theirs = classes("mpnet")[1](configuration("mpnet", A, 2))
     names = {name for name, _ in theirs.named_parameters()}
     with torch.no_grad():
         tensors = backbone.make_state_dict_with_transformers_names(model)
@@ -164,10 +162,8 @@ def test_a_plain_folder_is_one_of_transformers(
 
 def test_a_cut_folder_opens_as_it_was(tiny, sentences, logits, tokenizer, tmp_path):
     model, theirs = pair(tiny)
-    batch, ranks = (
-        sentences("mpnet"),
-        torch.rand(2, A, generator=torch.Generator().manual_seed(1)),
-    )
+    batch = sentences("mpnet")
+    ranks = torch.rand(2, A, generator=torch.Generator().manual_seed(1))
     kept = apply_surgery(model, {"op": "cut", "heads": 3}, head_scores=ranks)
     backbone.save(model.float(), tokenizer, tmp_path)
     again, _ = backbone.load(tmp_path)
@@ -264,10 +260,8 @@ def test_ghosts_that_copy_a_head_are_copies_of_its_weights(
 def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
     model, theirs = pair(tiny)
     apply_surgery(model, {"op": "gates", "regions": ["heads", "ffn"]})
-    factor, batch = (
-        torch.tensor(alpha, dtype=torch.float64).sigmoid(),
-        sentences("mpnet"),
-    )
+    factor = torch.tensor(alpha, dtype=torch.float64).sigmoid()
+    batch = sentences("mpnet")
     with torch.no_grad():
         for each in gates.get_gate_logits(model.double()).values():
             each.fill_(alpha)
@@ -282,10 +276,8 @@ def test_gates_are_factors_on_columns(alpha, tiny, sentences, logits):
 def test_a_mix_is_one_of_transformers_own_states(tiny, sentences, logits):
     model, theirs = pair(tiny)
     apply_surgery(model, {"op": "mix", "norm": "none", "init": "zeros"})
-    weights, batch = (
-        torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64),
-        sentences("mpnet"),
-    )
+    weights = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    batch = sentences("mpnet")
     with torch.no_grad():
         mix.find_layer_mix(model.double()).alpha.copy_(weights.log())
         states = theirs.mpnet(**batch, output_hidden_states=True).hidden_states

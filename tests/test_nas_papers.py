@@ -137,10 +137,8 @@ def test_grids_of_the_paper(anywhere):
 
 @pytest.mark.parametrize("at", ["toy", "mini", "paper"])
 def test_a_random_network_has_the_same_retraining_as_a_searched_one(at, anywhere):
-    one, two = (
-        nas.pruned_spec(at, "CoLA", ratio=0.1),
-        nas.retrained_random_architecture_spec(at, "CoLA", ratio=0.1),
-    )
+    one = nas.pruned_spec(at, "CoLA", ratio=0.1)
+    two = nas.retrained_random_architecture_spec(at, "CoLA", ratio=0.1)
     assert one != two and one.args == two.args
     assert one.inputs["teacher"] == two.inputs["teacher"]
     one, two = one.inputs["start"], two.inputs["start"]
@@ -196,10 +194,8 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
         assert each.args["data"] == spec.args["data"]
     for at in ("toy", "mini"):
         task = nas.TEST[at][0]
-        first, own = (
-            nas.magnitude_pruned_spec(at, task, nas.ROUNDS[at][0]),
-            nas.finetuned_unpruned_spec(at, task, "BERT-base"),
-        )
+        first = nas.magnitude_pruned_spec(at, task, nas.ROUNDS[at][0])
+        own = nas.finetuned_unpruned_spec(at, task, "BERT-base")
         assert first.inputs["start"] == own
         assert all(first.args[name] == own.args[name] for name in ("data", "train"))
 
@@ -468,10 +464,8 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
     frame = made_up(shares, seeds=1, rows=200)
     runs = Runs(frame, frame[:0], "mini")
     page = defined("t10_magnitude_pruning")
-    (source, *_), (scores, gap) = (
-        runs.result_frames_with_source[0],
-        page["stated"](*runs.result_frames_with_source[0]),
-    )
+    (source, *_) = runs.result_frames_with_source[0]
+    (scores, gap) = page["stated"](*runs.result_frames_with_source[0])
     assert scores == {page["STATED"]: {(source, "SST-2"): "60.0 (1)"}}
     assert gap == {"difference": {(source, "SST-2"): "+10.0"}}
 

@@ -40,10 +40,8 @@ NUMERICS = Numerics("float32", 1)
 DATA = data.make_data_descriptor("toy", "BigramShift", 48, max_unseen_rows=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 GATES = nas.make_gate_settings(0.3, share=0.2, memory=0.5)
-PREDICTION, BOTH = (
-    Objective("prediction"),
-    Objective("two_stage", attention=True, mask=True),
-)
+PREDICTION = Objective("prediction")
+BOTH = Objective("two_stage", attention=True, mask=True)
 
 
 def encoder(family="bert", **sizes):
@@ -87,10 +85,8 @@ TIMED = {
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).with_seed(0))
-    found, whole = (
-        run.metrics,
-        gated.count_masked_encoder_flops(shape(backbone.load(run.model_folder)[0])),
-    )
+    found = run.metrics
+    whole = gated.count_masked_encoder_flops(shape(backbone.load(run.model_folder)[0]))
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert (
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
@@ -135,10 +131,8 @@ def test_what_a_search_leaves_behind(store):
         run.read_arrays("predictions_unseen").keys() == {"bits"}
         and "unseen.accuracy" in found
     )
-    weights, before = (
-        model.state_dict(),
-        backbone.load(made(store, teacher()).model_folder)[0],
-    )
+    weights = model.state_dict()
+    before = backbone.load(made(store, teacher()).model_folder)[0]
     assert any(
         not torch.equal(value, weights[name])
         for name, value in before.named_parameters()
@@ -372,11 +366,9 @@ def parts_of(options, student, other, batch):
 
 @pytest.mark.parametrize("mask", [True, False])
 def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
-    student, other, batch = (
-        tiny(family, seed=1).double(),
-        tiny(family).double(),
-        sentences(family),
-    )
+    student = tiny(family, seed=1).double()
+    other = tiny(family).double()
+    batch = sentences(family)
     apply_surgery(
         student, {"op": "keep", "heads": [[3, 7], [0]], "neurons": [[1, 2], [3]]}
     )

@@ -236,10 +236,8 @@ def test_printed_averages_recompute_except_those_listed(name):
 
 
 def test_rows_printed_twice_agree():
-    two, five = (
-        table("table02_glue_test").set_index("Model"),
-        table("table05_search_stages"),
-    )
+    two = table("table02_glue_test").set_index("Model")
+    five = table("table05_search_stages")
     last = five[five["Model"] == "EfficientBERT"].iloc[0]
     assert list(two.loc["EfficientBERT", list(TASKS)]) == list(last[list(TASKS)])
     six = table("table06_search_cost").set_index("Method")["Best Score"]

@@ -156,10 +156,8 @@ def test_deviations_are_chosen_by_the_page():
 
 
 def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown):
-    own, more = (
-        {"toy": ("generated",), "mini": ("few rows",), "paper": ("<nothing>",)},
-        {"mini": ("no larger teacher",)},
-    )
+    own = {"toy": ("generated",), "mini": ("few rows",), "paper": ("<nothing>",)}
+    more = {"mini": ("no larger teacher",)}
     recorded = verdict.Verdict("G1", profile="mini", kind="finding")
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),

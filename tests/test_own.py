@@ -566,10 +566,8 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
     keep them."""
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     line, path, state = rows_of.infer_task(tsv).name, Path(tsv), Path(tsv).stat()
-    before, drawn = (
-        data.make_data_descriptor("own", line),
-        data.make_data_descriptor("own", line, 20, 0, 10, 30),
-    )
+    before = data.make_data_descriptor("own", line)
+    drawn = data.make_data_descriptor("own", line, 20, 0, 10, 30)
     swapped = [
         (text, {"good": "bad", "bad": "good"}[label]) for text, label in reviews()
     ]

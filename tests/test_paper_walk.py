@@ -72,12 +72,10 @@ SIZES = {
     "2nd_General_TinyBERT_6L_768D": ("bert", 12, 2, 48),
     "bert-mini": ("bert", 4, 2, 48),
 }
-HIDDEN, POSITIONS, TOKENS, SPAN = (
-    24,
-    514,
-    48,
-    Span(stride=16, max_query=16, max_answer=12),
-)
+HIDDEN = 24
+POSITIONS = 514
+TOKENS = 48
+SPAN = Span(stride=16, max_query=16, max_answer=12)
 
 
 def tasks(root, patch):
@@ -429,10 +427,8 @@ def empty(value):
 def check(page):
     """What is wrong with a page, as lines."""
     folder, page_name = paths.FIGURES / "paper", notebook.make_notebook_id(page)
-    body, html = (
-        notebook.read_notebook_page_json(folder, page_name),
-        folder / f"{page_name}.html",
-    )
+    body = notebook.read_notebook_page_json(folder, page_name)
+    html = folder / f"{page_name}.html"
     if body is None or not html.exists():
         return [f"{page_name}: not made"]
     text = html.read_text()

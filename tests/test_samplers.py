@@ -123,10 +123,8 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
         METHODS["evolution"], population=5, tournament=50
     )  # all living compete
     history = evaluations(30, first_id)
-    best, old = (
-        max(history[-5:], key=lambda e: e.score),
-        max(history[:-5], key=lambda e: e.score),
-    )
+    best = max(history[-5:], key=lambda e: e.score)
+    old = max(history[:-5], key=lambda e: e.score)
     assert old.score >= best.score
     for seed in range(5):
         child = propose_candidate(SPACE, history, options, np.random.default_rng(seed))

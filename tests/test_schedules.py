@@ -176,10 +176,8 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
             error = (score - cut) / -cut - compute_normalised_mask_score_target(
                 step, ramp.first, 400
             )
-            weight, before = (
-                compute_next_penalty_weight(weight, error, before, 200.0),
-                error,
-            )
+            weight = compute_next_penalty_weight(weight, error, before, 200.0)
+            before = error
         push = weight * compute_penalty_weight(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)
     assert score == pytest.approx(cut, abs=0.05)

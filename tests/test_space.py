@@ -156,11 +156,9 @@ def test_prefix_lists_read_back(name):
 def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public
     code."""
-    roll, seed, tries = (
-        dice(3),
-        convert_to_prefix_notation(language.parse_feed_forward_formula(BERT)),
-        40_000,
-    )
+    roll = dice(3)
+    seed = convert_to_prefix_notation(language.parse_feed_forward_formula(BERT))
+    tries = 40_000
     changed = (mutate_prefix_notation(seed, linears, roll) for _ in range(tries))
     found = [tokens for tokens in changed if parse_prefix_notation_if_valid(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
@@ -171,11 +169,9 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
 
 def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     """Every result reads to its end, whatever it is; the seed list is left alone."""
-    roll, seed = (
-        dice(0),
-        convert_to_prefix_notation(
-            language.parse_feed_forward_formula("tanh(W2 max(W1 x, x))")
-        ),
+    roll = dice(0)
+    seed = convert_to_prefix_notation(
+        language.parse_feed_forward_formula("tanh(W2 max(W1 x, x))")
     )
     before = list(seed)
     for _ in range(2000):

@@ -217,11 +217,9 @@ def slow(start, end, found, split, n_best, max_answer):
     """The definition, in loops: [(best sum, text), null] of each row."""
     result = [[(-np.inf, ""), np.inf] for _ in range(len(split))]
     for w, row in enumerate(found.row):
-        size, first, spot = (
-            len(found.columns["input_ids"][w]),
-            found.first[w],
-            found.offsets[w],
-        )
+        size = len(found.columns["input_ids"][w])
+        first = found.first[w]
+        spot = found.offsets[w]
         result[row][1] = min(result[row][1], float(start[w][0]) + float(end[w][0]))
         tops = [
             sorted(range(size), key=lambda t, s=s[w]: -s[t])[:n_best]
@@ -277,10 +275,8 @@ def test_real_answers_come_back_from_their_labels(task, length, stride):
     found = spans.tokenise_questions(
         BertTokenizerFast(str(words)), split, length, stride
     )
-    sizes, labels = (
-        np.array([len(ids) for ids in found.columns["input_ids"]]),
-        found.labels,
-    )
+    sizes = np.array([len(ids) for ids in found.columns["input_ids"]])
+    labels = found.labels
     assert sizes.max() == length and set(found.row) == set(range(len(split)))
     labelled = np.isin(np.arange(len(split)), found.row[labels[:, 0] > 0])
     assert labelled.tolist() == [bool(golds) for golds in split.answers]

@@ -37,10 +37,8 @@ def test_the_table_of_steps_names_the_arguments_of_each_function(name):
     """A function on a task takes a TaskTraining instead of the first ones."""
     function, named = function_of(name), {"run", *STEPS[name].args}
     if isinstance(function, partial):
-        function, named = (
-            function.args[0],
-            named - {"run", *TASK_TRAINING.split(), "span"} | {"training"},
-        )
+        function = function.args[0]
+        named = named - {"run", *TASK_TRAINING.split(), "span"} | {"training"}
     assert {*inspect.signature(function).parameters} == named
 
 

@@ -314,10 +314,8 @@ def test_predictions_that_are_no_numbers_have_no_correlation():
 
 def test_nothing_is_drawn_at_random():
     """Two calls, and another order of the pairs, give the same bits or nearly so."""
-    one, two = (
-        estimate_paired_difference(noisy("f1")),
-        estimate_paired_difference(noisy("f1")[::-1]),
-    )
+    one = estimate_paired_difference(noisy("f1"))
+    two = estimate_paired_difference(noisy("f1")[::-1])
     assert (one.low, one.high, one.p) == pytest.approx(
         (two.low, two.high, two.p), rel=1e-12
     )

@@ -51,10 +51,8 @@ DISTILLED = Spec(
     "distil", TOLD | MATCHED, {"teacher": TEACHER, "importance": RANKS}
 ).with_seed(1)
 WHOLE = {"train": TRAIN, "surgery": [], "distil": Distil()}
-TAUGHT, BEST = (
-    {"start": DISTILLED, "teacher": TEACHER},
-    replace(TRAIN, select="best", eval_every=3),
-)
+TAUGHT = {"start": DISTILLED, "teacher": TEACHER}
+BEST = replace(TRAIN, select="best", eval_every=3)
 CHAIN = {
     "backbone": BACKBONE,
     "teacher": TEACHER,

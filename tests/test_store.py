@@ -65,14 +65,10 @@ def test_a_run_is_there_only_when_it_is_whole(store):
 
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
-    rng, writer = (
-        np.random.default_rng(0),
-        RunWriter(store, spec, {}, keep_weights=True),
-    )
-    logits, labels = (
-        rng.normal(size=(rows, 2)).astype(np.float32),
-        rng.integers(0, 2, rows),
-    )
+    rng = np.random.default_rng(0)
+    writer = RunWriter(store, spec, {}, keep_weights=True)
+    logits = rng.normal(size=(rows, 2)).astype(np.float32)
+    labels = rng.integers(0, 2, rows)
     writer.save_arrays(
         "predictions", logits=logits, labels=labels, index=np.arange(rows)
     )

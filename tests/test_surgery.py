@@ -100,11 +100,9 @@ def test_a_cut_model_is_the_whole_one_with_zeros(
 def test_a_model_that_keeps_parts_is_the_whole_one_with_zeros(
     family, heads, neurons, tiny, sentences, logits
 ):
-    model, whole, batch = (
-        tiny(family).double(),
-        tiny(family).double(),
-        sentences(family),
-    )
+    model = tiny(family).double()
+    whole = tiny(family).double()
+    batch = sentences(family)
     report = apply_surgery(model, {"op": "keep", "heads": heads, "neurons": neurons})
     assert report == {
         "heads": [len(h) for h in heads],

@@ -256,11 +256,9 @@ def noted(clock, spec, seconds):
 
 
 def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
-    clock, one, ranks = (
-        sweep.TimeForecast(store),
-        teacher().with_seed(0),
-        importance(teacher()).with_seed(0),
-    )
+    clock = sweep.TimeForecast(store)
+    one = teacher().with_seed(0)
+    ranks = importance(teacher()).with_seed(0)
     assert (
         clock.describe_expected_time([one]) == "time unknown"
         and clock.describe_expected_time([]) == "about 0 s of a core"

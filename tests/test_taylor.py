@@ -171,10 +171,8 @@ def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
 
 def test_it_ranks_in_another_way_than_width(tiny):
     encoded = rows()
-    theirs, ours = (
-        scored(tiny(), encoded),
-        compute_taylor_importance(tiny(), encoded, RANKED, NUMERICS),
-    )
+    theirs = scored(tiny(), encoded)
+    ours = compute_taylor_importance(tiny(), encoded, RANKED, NUMERICS)
     for mine, other in zip(theirs, ours, strict=True):
         assert not torch.equal(mine.argsort(1), other.argsort(1))
 

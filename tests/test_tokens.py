@@ -23,10 +23,8 @@ def rows(count, seed=0):
 
 
 def test_rows_come_back_as_they_were(runs):
-    found, wanted = (
-        tokens.load_or_compute_token_rows("one", lambda: rows(2500), ("a", "b")),
-        list(rows(2500)),
-    )
+    found = tokens.load_or_compute_token_rows("one", lambda: rows(2500), ("a", "b"))
+    wanted = list(rows(2500))
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].compute_row_lengths().tolist() == [
         len(row["a"]) for row in wanted

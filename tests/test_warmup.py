@@ -443,17 +443,13 @@ def test_a_published_checkpoint_is_a_start(runs):
 
 
 def test_predictions_are_those_of_the_saved_model(runs):
-    dev, found = (
-        data.load(DATA["CoLA"])["dev"],
-        runs["final"].read_arrays("predictions"),
-    )
+    dev = data.load(DATA["CoLA"])["dev"]
+    found = runs["final"].read_arrays("predictions")
     model, tokenizer = backbone.load(runs["final"].model_folder)
     again = loop.predict_logits(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
-    held, told = (
-        runs["final"].read_arrays("predictions_held_out"),
-        runs["final"].metrics,
-    )
+    held = runs["final"].read_arrays("predictions_held_out")
+    told = runs["final"].metrics
     assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
     assert told["matthews"] == metrics.compute_metric(
         "matthews", found["logits"], dev.y
@@ -483,10 +479,8 @@ def test_held_out_rows_select(runs):
 @pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("scores", "pearson")])
 def test_each_task_of_many_has_its_head(name, metric, runs):
     model, tokenizer = students.load_classifier(runs["many"].model_folder, name)
-    dev, found = (
-        data.load(DATA[name])["dev"],
-        runs["many"].read_arrays(f"predictions_{name}"),
-    )
+    dev = data.load(DATA[name])["dev"]
+    found = runs["many"].read_arrays(f"predictions_{name}")
     again = loop.predict_logits(model, encode_split(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])
     assert runs["many"].metrics[f"{name}.{metric}"] == metrics.compute_metric(

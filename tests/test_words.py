@@ -42,10 +42,8 @@ def number(line, column, other=np.nan):
 def word(line):
     """The first of five rules that fits a line of verdicts.csv."""
     null, low, high = (number(line, name) for name in ("no_effect", "low", "high"))
-    least, most = (
-        number(line, "region_low", -np.inf),
-        number(line, "region_high", np.inf),
-    )
+    least = number(line, "region_low", -np.inf)
+    most = number(line, "region_high", np.inf)
     aim = number(line, "printed", number(line, "interest"))
     if line["reason"] or number(line, "seeds") < SEEDS or np.isnan(low):
         return "not measured"
@@ -66,10 +64,8 @@ def size(line):
     null, low, high = (number(line, name) for name in ("no_effect", "low", "high"))
     printed, mean = number(line, "printed"), number(line, "estimate")
     interest = number(line, "interest")
-    least, most = (
-        number(line, "region_low", -np.inf),
-        number(line, "region_high", np.inf),
-    )
+    least = number(line, "region_low", -np.inf)
+    most = number(line, "region_high", np.inf)
     if word(line) == "agrees" and np.isnan(printed) and interest != null:
         below = high < interest if interest > null else low > interest
         return "weaker than the effect of interest" * bool(

@@ -237,10 +237,8 @@ def cosine(task: data.Task, train: Split, split: Split) -> float:
 
 def judge(trial: Trial, task_name: str, seed: int, store: Store) -> dict:
     """Return the line of a trial whose runs are there with their weights (FIELDS)."""
-    task, (train, split) = (
-        data.find_task_by_name("glue", task_name),
-        rows(task_name, seed),
-    )
+    task = data.find_task_by_name("glue", task_name)
+    (train, split) = rows(task_name, seed)
     run, metric = store.find_run(trial.spec, needs_weights=True), task.metrics[0]
     score, answers = scored(run, trial.spec, task, split)
     least, margin = chance(task, split), 2 * error(metric, score, len(split))

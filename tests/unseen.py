@@ -38,10 +38,8 @@ def note(name, task, unseen, beside=0, words=0):
     (lib.data.make_data_descriptor)."""
     fixed = {"max_unseen_rows": unseen, "reserved_rows": beside, "min_words": words}
     described = data.make_data_descriptor(name, task, beside or None, **fixed)
-    told, arrays = (
-        described["unseen"],
-        dict(data.read_unseen_row_scoring_arrays(described)),
-    )
+    told = described["unseen"]
+    arrays = dict(data.read_unseen_row_scoring_arrays(described))
     for key, values in arrays.items():
         if values.dtype.kind == "i":
             arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))

@@ -276,11 +276,9 @@ def parse_comparison(comparison_text: str) -> Comparison:
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise Refused(f"cell {comparison_text!r}: expected {how}")
-    what, right, where = (
-        hit["what"] or "",
-        hit["right"],
-        parse_row_conditions(hit["where"]),
-    )
+    what = hit["what"] or ""
+    right = hit["right"]
+    where = parse_row_conditions(hit["where"])
     measure, about, slope = "", "", "per doubling"
     if what in WEIGHTS:
         slope = what

@@ -198,10 +198,8 @@ def complete_parameter_values(
     Return {name: value} of all parameters. Raises Refused for an unknown name, with the
     nearest one; for a value of a wrong type or out of range; and for a profile (size of
     the experiments, such as "mini") at which the notebook has no runs."""
-    declared, suffix = (
-        read_parameter_declarations(notebook_path),
-        f"of {make_notebook_id(notebook_path)}",
-    )
+    declared = read_parameter_declarations(notebook_path)
+    suffix = f"of {make_notebook_id(notebook_path)}"
     for name, value in parameter_values.items():
         check_known_name(f"parameter {suffix}", name, declared)
         if why := explain_unusable_value(name, value, declared[name]):
@@ -502,17 +500,13 @@ def find_notebook_page_folder(
     parameter_values: the values of all parameters.
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
     its cells may differ from those of the file."""
-    now, scope = (
-        digest_notebook_parts(notebook_path),
-        grids.find_profile_of_parameters(parameter_values),
-    )
+    now = digest_notebook_parts(notebook_path)
+    scope = grids.find_profile_of_parameters(parameter_values)
     before = read_committed_notebook_digests().get(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
-    lines, task = (
-        grids.describe_user_data_and_model(scope),
-        grids.get_attribute_of_profile_with_user_data(scope, "task_title"),
-    )
+    lines = grids.describe_user_data_and_model(scope)
+    task = grids.get_attribute_of_profile_with_user_data(scope, "task_title")
     model = Path(grids.get_attribute_of_profile_with_user_data(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {

@@ -224,10 +224,8 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     tolerance; README is compared as a whole, unless the code of a paper was deleted.
 
     expected_text: the computed text."""
-    old, name = (
-        disk.read_file_bytes(committed_path).decode(errors="replace"),
-        paths.format_project_path(committed_path),
-    )
+    old = disk.read_file_bytes(committed_path).decode(errors="replace")
+    name = paths.format_project_path(committed_path)
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where the user
         # deleted the code of a paper.
@@ -236,11 +234,9 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         return [f"{name} has not what these records show: {FIX}"] * (
             old != expected_text
         )
-    columns, before, now = (
-        COLUMNS[committed_path.name].split(",")[KEY:],
-        group_csv_cells_by_first_columns(old),
-        group_csv_cells_by_first_columns(expected_text),
-    )
+    columns = COLUMNS[committed_path.name].split(",")[KEY:]
+    before = group_csv_cells_by_first_columns(old)
+    now = group_csv_cells_by_first_columns(expected_text)
     if lists.list_papers_with_deleted_code():
         before, now = drop_rows_of_papers_with_deleted_code(before, now)
     lines = []

@@ -100,10 +100,8 @@ def find_notebook_path(notebook_id: str) -> Path:
     The first word of the id is the prefix of a paper, whose folder the notebook lies
     in. A notebook about several papers lies in `notebooks` itself. The file may be
     missing."""
-    flat, paper = (
-        paths.NOTEBOOKS / f"{notebook_id}.ipynb",
-        find_paper_name_of_notebook(notebook_id),
-    )
+    flat = paths.NOTEBOOKS / f"{notebook_id}.ipynb"
+    paper = find_paper_name_of_notebook(notebook_id)
     if not paper or flat.exists():
         return flat
     return paths.NOTEBOOKS / paper / f"{notebook_id.partition('_')[2]}.ipynb"

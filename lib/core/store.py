@@ -627,12 +627,10 @@ class RunWriter(TrainingOutput):
         assert spec.seed is not None
         super().__init__(folder, spec.seed)
         self.checkpoint_interval_seconds = checkpoint_interval_seconds
-        self.store, self.spec, self.inputs, self.keep = (
-            store,
-            spec,
-            run_by_input_name,
-            keep_weights,
-        )
+        self.store = store
+        self.spec = spec
+        self.inputs = run_by_input_name
+        self.keep = keep_weights
         self.folder.mkdir(parents=True, exist_ok=True)
         before = read_run_status(self.folder)
         self.attempts = before["attempts"] + 1

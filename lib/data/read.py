@@ -121,10 +121,8 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
     layouts = {name: row for name, row in LAYOUTS.items() if "hub" in row}
     check_known_name("task of the hub", task_name, layouts)
     layout = layouts[task_name]
-    folder, by_split = (
-        Path(source_folder) / layout["folder"],
-        download_dataset(layout["hub"]),
-    )
+    folder = Path(source_folder) / layout["folder"]
+    by_split = download_dataset(layout["hub"])
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
@@ -160,10 +158,8 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
 
     task_name: a task of GLUE, SQuAD or SentEval, such as "CoLA".
     source_folder: the folder of the benchmark, such as that of GLUE."""
-    split_paths, layout = (
-        find_files_by_split(task_name, source_folder),
-        LAYOUTS[task_name],
-    )
+    split_paths = find_files_by_split(task_name, source_folder)
+    layout = LAYOUTS[task_name]
     if task_name in SQUAD:
         return {
             split: squad.read_split(task_name, paths)
@@ -205,10 +201,8 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
     missing.
 
     source_folder: the folder of the benchmark, such as that of GLUE."""
-    path, layout = (
-        Path(os.path.normpath(Path(source_folder) / UNSEEN[task_name])),
-        LAYOUTS[task_name],
-    )
+    path = Path(os.path.normpath(Path(source_folder) / UNSEEN[task_name]))
+    layout = LAYOUTS[task_name]
     return _make_official_split(
         parse_rows(read_table_file(path, ".tsv"), layout), layout
     )

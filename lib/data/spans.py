@@ -255,10 +255,8 @@ def _divide_into_windows(
     starts = (
         np.arange(1 + max(0, -(-(token_count - max_tokens_per_window) // step))) * step
     )
-    ends, spots = (
-        np.minimum(starts + max_tokens_per_window, token_count),
-        np.arange(token_count),
-    )
+    ends = np.minimum(starts + max_tokens_per_window, token_count)
+    spots = np.arange(token_count)
     context = np.minimum(spots - starts[:, None], ends[:, None] - 1 - spots)
     context = np.where(context < 0, -1, context + 0.01 * (ends - starts)[:, None])
     # Each token belongs to the window with the most context around it. If several

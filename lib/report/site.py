@@ -105,10 +105,8 @@ class Report:
                 raise
             # A damaged notebook must not stop the pages of other notebooks.
             except ValueError as error:
-                builder, why = (
-                    PageBuilder(path, paths.FIGURES / profile[:]),
-                    why or error,
-                )
+                builder = PageBuilder(path, paths.FIGURES / profile[:])
+                why = why or error
             if why:
                 builder.record_failure_and_delete_html(format_error_in_one_line(why))
             self.builders.append(builder)

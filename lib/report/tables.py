@@ -416,10 +416,8 @@ class Runs:
         columns: metrics that the paper's table prints. A task is scored by the mean of
         its metrics there, at mini and base by the first of them; if it has none there,
         by its first metric."""
-        estimates, models = (
-            {},
-            [frame["model"] for _, frame, _ in self.result_frames_with_source],
-        )
+        estimates = {}
+        models = [frame["model"] for _, frame, _ in self.result_frames_with_source]
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
             gaps = (

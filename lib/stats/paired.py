@@ -249,10 +249,8 @@ def _compute_pearson(
     y = _standardise(labels)[:, None]
     x = np.stack([_standardise(column) for column in predictions.T], 1)
     mx, my = example_weights @ x / weight_sums, example_weights @ y / weight_sums
-    vx, vy = (
-        example_weights @ x**2 / weight_sums - mx**2,
-        example_weights @ y**2 / weight_sums - my**2,
-    )
+    vx = example_weights @ x**2 / weight_sums - mx**2
+    vy = example_weights @ y**2 / weight_sums - my**2
     varies = (vx > 1e-12) & (vy > 1e-12)
     return _divide_or_zero(
         example_weights @ (x * y) / weight_sums - mx * my,
@@ -623,10 +621,8 @@ def estimate_kendall_tau(
     scores, other_scores: the two scores [n].
     bootstrap_draw_count: the number of bootstrap samples."""
     scores, other_scores = np.asarray(scores, float), np.asarray(other_scores, float)
-    a, b = (
-        np.sign(scores[:, None] - scores),
-        np.sign(other_scores[:, None] - other_scores),
-    )
+    a = np.sign(scores[:, None] - scores)
+    b = np.sign(other_scores[:, None] - other_scores)
     weights = sample_bootstrap_weights(
         np.random.default_rng(seed), bootstrap_draw_count, len(scores)
     )

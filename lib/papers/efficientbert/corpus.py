@@ -47,10 +47,8 @@ def iterate_encoded_segment_pairs(
         raise Refused(
             f"{given}; fix: put blank lines between documents, or raise max_length"
         )
-    (cls, sep), rng = (
-        cls_and_sep_ids,
-        np.random.default_rng(derive_seed(seed, f"pairs:{epoch % EPOCHS}")),
-    )
+    cls, sep = cls_and_sep_ids
+    rng = np.random.default_rng(derive_seed(seed, f"pairs:{epoch % EPOCHS}"))
     for number in range(count):
         if rng.random() < SHORT:
             # The authors' code draws a shorter target length here. Where a document is
