@@ -94,7 +94,7 @@ def read_claims() -> dict[str, dict[str, Any]]:
     claim's row of `plan.csv` (seeds planned before the runs) or None. The `seeds` of a
     planned claim are those of the plan, then those added later (`added.csv`).
     Comparisons with a model of a paper whose code was deleted are left out."""
-    by_id = {}
+    by_id: dict[str, dict[str, Any]] = {}
     plan = {row["claim"]: row for row in read_csv_in_published_folder("plan")}
     for paper in (*PAPERS, "own"):
         for row in read_csv_in_published_folder(f"{paper}/claims"):

@@ -237,10 +237,9 @@ def estimate_schedule_seconds(
     )
     graph.prepare()
     now = 0.0
-    ready, busy = (
-        [],
-        [],
-    )  # Heaps of places in `order`, in `busy` after the end of a run.
+    # Heaps of places in `order`, in `busy` after the end of a run.
+    ready: list[int] = []
+    busy: list[tuple[float, int]] = []
     while graph.is_active():
         for spec in graph.get_ready():
             heapq.heappush(ready, place[spec])
