@@ -125,7 +125,7 @@ def load(location_and_columns: str) -> dict[str, Split]:
 
     location_and_columns: the line that names the user's data, such as
     "/data/reviews.csv: body, stars: scores"."""
-    return read_user_data(location_and_columns).splits
+    return dict(read_user_data(location_and_columns).splits)
 
 
 def read_user_data(location_and_columns: str) -> UserData:
