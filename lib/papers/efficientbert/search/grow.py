@@ -7,7 +7,6 @@ public code, except that `parse_prefix_notation_if_valid` also checks length and
 and compares the operands of binary operations exactly."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from lib.model import formula as language
 from lib.papers.efficientbert.search.language import is_valid_formula
@@ -149,7 +148,10 @@ def mutate_prefix_notation(
 
 
 def parse_prefix_notation_if_valid(
-    formula_symbols: list[str], *widths_and_mismatch_rule: Any
+    formula_symbols: list[str],
+    hidden_size: int | None = None,
+    inner_size: int | None = None,
+    size_mismatch_rule: str = "truncate",
 ) -> language.Node | None:
     """Return the syntax tree of an FFN formula's prefix list, or None if not allowed.
 
@@ -160,9 +162,10 @@ def parse_prefix_notation_if_valid(
     wrong widths are rejected before any training, unlike in EfficientBERT's code.
 
     formula_symbols: symbols in prefix order, such as `linear gelu linear x W1 W2`.
-    widths_and_mismatch_rule: channels of x, channels between W1 and W2, and what
-    happens to operands of different widths, as `list_broken_rules` takes them; none
-    leaves widths unchecked."""
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
+    widths unchecked.
+    size_mismatch_rule: what happens to operands of different widths: "truncate" or
+    "pad"."""
     once = {"W1": 1, "W2": 1, "linear": 2}
     if len(formula_symbols) > NODES or any(
         formula_symbols.count(name) != n for name, n in once.items()
@@ -172,7 +175,7 @@ def parse_prefix_notation_if_valid(
     allowed = (
         node
         and low <= language.measure_height(node) <= high
-        and is_valid_formula(node, *widths_and_mismatch_rule)
+        and is_valid_formula(node, hidden_size, inner_size, size_mismatch_rule)
     )
     return node if allowed else None
 
@@ -182,7 +185,9 @@ def mutate_formula(
     max_tries: int,
     linear_map_count: int,
     draw_uniform: Callable[[], float],
-    *widths_and_mismatch_rule: Any,
+    hidden_size: int | None = None,
+    inner_size: int | None = None,
+    size_mismatch_rule: str = "truncate",
 ) -> str:
     """Return a random valid change of the formula of a feed-forward network (FFN).
 
@@ -193,13 +198,18 @@ def mutate_formula(
     linear_map_count: number of linear maps among which a change draws. All but one have
     the size of another layer, which makes the change invalid.
     draw_uniform: f() -> random number, uniform in [0, 1).
-    widths_and_mismatch_rule: channels of x, channels between W1 and W2, and what
-    happens to operands of different widths, as `list_broken_rules` takes them; none
-    leaves widths unchecked."""
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
+    widths unchecked.
+    size_mismatch_rule: what happens to operands of different widths: "truncate" or
+    "pad"."""
     seed = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     for _ in range(max_tries):
-        symbols = mutate_prefix_notation(seed, linear_map_count, draw_uniform)
-        node = parse_prefix_notation_if_valid(symbols, *widths_and_mismatch_rule)
+        node = parse_prefix_notation_if_valid(
+            mutate_prefix_notation(seed, linear_map_count, draw_uniform),
+            hidden_size,
+            inner_size,
+            size_mismatch_rule,
+        )
         if node:
             return str(node)
     return formula

@@ -5,7 +5,6 @@ A formula such as `W2 gelu(W1 x)` has an input x, two linear maps W1 and W2, act
 and binary operations. `lib.model.formula` parses and evaluates it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from lib.model.formula import (
     BINARY,
@@ -19,11 +18,8 @@ from lib.model.formula import (
 )
 
 
-def list_broken_rules(
-    node: Node,
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+def _list_broken_rules(
+    node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch_rule: str
 ) -> Iterator[str]:
     """Yield an error message for each rule that the formula of an FFN breaks.
 
@@ -75,7 +71,10 @@ def list_broken_rules(
 
 
 def parse_and_check_formula(
-    formula: str | Node, *widths_and_mismatch_rule: Any
+    formula: str | Node,
+    hidden_size: int | None = None,
+    inner_size: int | None = None,
+    size_mismatch_rule: str = "truncate",
 ) -> Node:
     """Check a feed-forward network's formula and return its syntax tree.
 
@@ -86,25 +85,38 @@ def parse_and_check_formula(
     get d channels, W2 must get e, and the result must have d.
 
     formula: text such as "W2 gelu(W1 x)", or its syntax tree.
-    widths_and_mismatch_rule: d, e and what happens to operands of different widths, as
-    `list_broken_rules` takes them; none leaves the channels unchecked."""
+    hidden_size: d, the channels of x; None leaves the channels unchecked.
+    inner_size: e, the channels between W1 and W2.
+    size_mismatch_rule: "truncate" cuts operands of different widths to the smaller one,
+    "pad" fills up to the larger one."""
     node = parse_feed_forward_formula(str(formula))
-    for said in list_broken_rules(node, *widths_and_mismatch_rule):
+    for said in _list_broken_rules(node, hidden_size, inner_size, size_mismatch_rule):
         raise FormulaError(f"{str(formula)!r}: {said}")
     return node
 
 
-def is_valid_formula(node: Node, *widths_and_mismatch_rule: Any) -> bool:
+def is_valid_formula(
+    node: Node,
+    hidden_size: int | None = None,
+    inner_size: int | None = None,
+    size_mismatch_rule: str = "truncate",
+) -> bool:
     """Return whether the search space allows an FFN's formula, given as syntax tree.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". One
     rule is that W1 and W2 occur once each. `parse_and_check_formula` has all rules,
     takes text too, and raises an error.
 
-    widths_and_mismatch_rule: channels of x, channels between W1 and W2, and what
-    happens to operands of different widths, as `list_broken_rules` takes them; none
-    leaves the channels unchecked."""
-    return not any(list_broken_rules(node, *widths_and_mismatch_rule))
+    hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
+    the channels unchecked.
+    size_mismatch_rule: what happens to operands of different widths: "truncate" or
+    "pad"."""
+    return (
+        next(
+            _list_broken_rules(node, hidden_size, inner_size, size_mismatch_rule), None
+        )
+        is None
+    )
 
 
 def sort_commutative_operands(node: Node) -> Node:

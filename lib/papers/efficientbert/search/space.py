@@ -439,10 +439,11 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 
 @lru_cache(maxsize=4096)
-def _is_valid_at_layer_sizes(formula: str, *widths_and_mismatch_rule: Any) -> bool:
-    return is_valid_formula(
-        language.parse_feed_forward_formula(formula), *widths_and_mismatch_rule
-    )
+def _is_valid_at_layer_sizes(
+    formula: str, hidden_size: int, inner_size: int, size_mismatch_rule: str
+) -> bool:
+    tree = language.parse_feed_forward_formula(formula)
+    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch_rule)
 
 
 @lru_cache(maxsize=4096)
