@@ -156,7 +156,7 @@ def compute_importance_by_plugin_method(
     encoded: Encoded,
     importance_settings: Importance,
     numerics: Numerics,
-    report_progress: Callable[[float], None],
+    report_progress: Callable[[float], None] = lambda fraction: None,
 ) -> Importances:
     """Return the importance of heads and neurons by a function from lib.methods.
 
