@@ -148,8 +148,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations():
         names,
     )
     found = {
-        name: float(names["size"](ghostbert.make_ghost_options("paper", **fields)))
-        for name, fields in names["options"].items()
+        name: float(names["size"](module)) for name, module in names["modules"].items()
     }
     assert found["Conv1D_S"] < 0.25 * found["DWConv"] and 0.2 < found["DWConv"] < 1
     assert found["DWConv, no softmax"] < 0.4 * found["DWConv"]

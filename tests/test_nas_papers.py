@@ -172,7 +172,10 @@ def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     last = nas.finetuned_unpruned_spec("paper", "STS-B", model)
     assert last == nas.distilled_tinybert_spec("paper", "STS-B", model)
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
-    first, more = last.inputs["start"], nas.augmentation_spec_or_none("paper", "STS-B")
+    first, more = (
+        last.inputs["start"],
+        nas.augmentation_spec_or_none("paper", "STS-B", True),
+    )
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
     assert first.inputs["start"].args["name"] == f"2nd_General_TinyBERT_{size}"
     hub = models.HUB["2nd_General_TinyBERT_4L_312D"]
