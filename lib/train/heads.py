@@ -39,10 +39,10 @@ def load_task_model_and_tokenizer(
     Returns (model, tokenizer). A model without such a head gets a new one, drawn from
     `seed`. Raises Refused where the saved head has another number of outputs or other
     class names than the task; case does not count, and LABEL_0, LABEL_1 and so on fit
-    every task. It is also raised where a model without such a head was pruned or
+    every task. Raises Refused too where a model without such a head was pruned or
     otherwise changed, or has another head whose tensors have the same names.
 
-    task: classes, or a score, or answer spans to predict.
+    task: says what the head predicts: classes, a score or answer spans.
     dropout: the rate that all dropout layers get."""
     head = HEADS[task.span]
     has_head = head in backbone.read_model_class_name(model_folder)

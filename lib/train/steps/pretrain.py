@@ -58,7 +58,7 @@ def pretrain(
     of training texts) and the metrics of the training, such as "steps".
 
     run: the folder of this run, for writing, and its seed.
-    corpus: {"sentences": their number, "seed": that of the text}.
+    corpus: {"sentences": their number, "seed": the seed from which the text is drawn}.
     model: {"layers", "hidden", "heads", "ffn": sizes, "init": standard deviation of
     weights}.
     objective: {"share": share of tokens to predict, "hidden", "replaced": shares of
@@ -119,9 +119,10 @@ def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> Senten
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
     second sentence follows the first, and else 1. Every other passage, from the first
-    on, gets the second sentence of a random passage. It is chosen among eight as that
-    with the largest share of words that are in the first sentence, so that common words
-    do not reveal the label. By chance it may be the passage's own, with the label 0.
+    on, gets a second sentence of another passage. Of those of eight random passages it
+    is the one with the largest share of words that are in the first sentence. So common
+    words do not reveal the label. By chance the passage's own sentence may be drawn;
+    the label is then 0.
 
     two_sentence_passages: N passages of two sentences."""
     random = np.random.default_rng(derive_seed(seed, "passages"))
@@ -145,10 +146,10 @@ def mask_tokens(
 ) -> MaskedBatch:
     """Mask tokens of a batch at random, for masked language modelling.
 
-    Returns (batch with masked ids, true ids [n] of the n tokens to predict, where they
-    are, bool [B, T]). Special tokens are never chosen. Random numbers come from
-    PyTorch's global random state, which checkpoints save, so that a resumed training
-    masks the same tokens.
+    Returns (batch with masked ids, true ids [n] of the n tokens to predict, bool [B, T]
+    that is True at these tokens). Special tokens are never chosen. Random numbers come
+    from PyTorch's global random state, which checkpoints save, so that a resumed
+    training masks the same tokens.
 
     masking_shares: {"share": share of tokens to predict, "hidden", "replaced": shares
     of these that are shown as [MASK] or as a random token}."""
