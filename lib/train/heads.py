@@ -78,7 +78,8 @@ def encode_rows_and_make_scorer(
     split: the rows with their labels, such as the development rows.
     max_length: tokens to which rows are cut.
     span_settings: for answer spans, {"stride": tokens from one window to the next,
-    "max_query": longest question, "max_answer": longest answer, in tokens}."""
+    "max_query": longest question, "max_answer": longest answer, in tokens}; None for
+    other tasks."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
             score_class_logits, task, split
@@ -121,7 +122,7 @@ def score_logits_of_unseen_split(
     Returns ({metric: value}, {name: array}) with one array: "bits" (predicted classes,
     eight rows a byte) where the task has two classes, "classes" where it has more, or
     "scores" in float16 for a regression. Metrics of a regression are computed from
-    these rounded scores, so that they can be computed again from the saved array.
+    these rounded scores, so that the saved array gives the same metrics again.
 
     task: says the classes and metrics.
     split: the unseen rows with their labels.

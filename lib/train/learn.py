@@ -53,7 +53,8 @@ class TaskTraining:
     train: JSON of the training's settings, such as epochs and learning rate; None where
     nothing is trained.
     numerics: JSON of dtype, number of threads and device.
-    span_settings: JSON that says how passages are cut, for a task of answer spans.
+    span_settings: JSON that says how passages are cut, for a task of answer spans; None
+    for other tasks.
     tokenizer: set by `load_start_model`, or by a step that uses another tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
@@ -224,7 +225,7 @@ def load_task_and_call_step(
     data: which rows of which task are used.
     numerics: dtype, number of threads and device.
     train: settings of the training; None where nothing is trained.
-    span: how passages are cut, for a task of answer spans."""
+    span: how passages are cut, for a task of answer spans; None for other tasks."""
     return step_function(
         TaskTraining(run, data, train, numerics, span), **step_arguments
     )

@@ -61,8 +61,8 @@ class Match:
     mask: whether padded tokens are left out of the distance.
     projected: whether the student's linear map `projection` first brings its states to
     the teacher's width.
-    heads: for each layer of a pruned student, the teacher's heads that it still has; ()
-    for all heads.
+    heads: for each layer of a pruned student, the teacher's heads that this layer still
+    has; () for all heads.
     distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     scalar."""
 
@@ -71,12 +71,12 @@ class Match:
     # these blocks), or "scores" (attention scores before the softmax).
     feature: str
     layers: tuple[LayerPair, ...] = (LayerPair(0, 0),)
-    mask: bool = False  # Whether the mean leaves out padded tokens.
+    mask: bool = False  # Whether the distance leaves out padded tokens.
     # Whether the student's states are first projected by `student.projection` to the
     # teacher's width.
     projected: bool = False
-    # For each layer of a pruned student, the indices of the teacher's heads that it has
-    # kept. () means that it has all heads.
+    # For each layer of a pruned student, the indices of the teacher's heads that this
+    # layer has kept. () means that the student has all heads.
     heads: Sequence[Sequence[int]] = ()
     # Distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     # scalar.

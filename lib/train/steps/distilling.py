@@ -33,8 +33,8 @@ from lib.train.matching import (
     write_hidden_states,
 )
 
-# File in which a run lists the operations that changed its model, such as pruning, with
-# their reports.
+# File in which a run lists the operations that changed its model, such as pruning, each
+# with what it reported (such as a number of parameters).
 SURGERY = "surgery.json"
 
 
