@@ -141,8 +141,8 @@ class Node:
     def __str__(self) -> str:
         """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)".
 
-        It is the function of a feed-forward network. `parse` makes the same tree of the
-        text."""
+        It is the function of a feed-forward network. `parse_feed_forward_formula` makes
+        the same tree of the text."""
 
         def add_parentheses_if_needed(
             operand: Node, *lower_precedence_operations: str

@@ -60,9 +60,9 @@ class GatedLinear(nn.Linear):
     linear: the linear layer, whose weight and bias are used without a copy.
     gate_logits_by_kind: {kind of gate, such as "heads": logits [number of gates]}. The
     transformer layer owns these parameters, because several linear layers share them.
-    kind_and_width_by_side: `inputs` or `outputs`, or both, to say what is masked. Each
-    value is (kind of gate, number of consecutive inputs or outputs that one gate
-    masks)."""
+    kind_and_width_by_side: keyword arguments `inputs` and `outputs`, one or both, for
+    the sides that are masked. Each value is (kind of gate, number of consecutive inputs
+    or outputs that one gate masks)."""
 
     def __init__(
         self,

@@ -41,9 +41,9 @@ def compute_multi_head_attention(
 ) -> ContextsAndMaps:
     """Compute self-attention of M heads of size D, without the output projection.
 
-    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). A fused kernel gives
-    None for the maps. The self-attention modules for MPNet and DistilBERT share this
-    function.
+    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). A fused kernel
+    returns None for the maps. The self-attention modules for MPNet and DistilBERT share
+    this function.
 
     attention: the module with the projections `query`, `key` and `value`.
     hidden_states: hidden states [B, T, H].

@@ -216,8 +216,9 @@ class Ghost(Option):
     Ghost modules are cheap convolutions that generate additional features from those of
     a pruned layer (sections 2.1, 2.2, 4.1, 4.2).
 
-    kind: the convolution: depthwise over tokens ("dwconv"), over tokens or over
-    features with channels mixed ("conv1d_s", "conv1d_f"), or over both axes ("conv2d").
+    kind: the convolution: depthwise over tokens ("dwconv"), over tokens with all
+    features mixed ("conv1d_s"), over features with all tokens mixed ("conv1d_f"), or
+    over tokens and features ("conv2d").
     positions: what gets a ghost module: attention maps ("qk"), contexts ("v"), output
     projection ("o"), activation ("ffn1"), second feed-forward matrix ("ffn2").
     kernel: the size of a kernel, odd.

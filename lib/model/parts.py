@@ -83,7 +83,7 @@ def slice_linear(
     Pruning puts the new layer in place of the old one. The bias is cut with the
     outputs.
 
-    output_indices, input_indices: the indices that are copied, or None for all."""
+    output_indices, input_indices: the indices that are copied; None copies all."""
     weight, bias = linear_layer.weight, linear_layer.bias
     if output_indices is not None:
         weight = weight[output_indices.to(weight.device)]

@@ -27,10 +27,9 @@ POOL = 50
 
 @dataclass(frozen=True)
 class Encoded:
-    """An Encoded holds N tokenised rows with their labels, not yet padded.
+    """An Encoded holds N tokenised rows with their labels, unpadded: `make_batch` pads.
 
-    Rows keep their own lengths. `make_batch` pads them to the longest row of their
-    batch, which is cheaper than one length for all.
+    Padding batch by batch is cheaper than padding all N rows to one length.
 
     columns: {model input, such as "input_ids": N integer arrays, each as long as its
     row}. The N arrays are a list, or on disk (lib.data.tokens).

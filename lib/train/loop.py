@@ -317,7 +317,7 @@ def log_and_select_best_model(
     step: int,
     previous_best: BestModel | None,
 ) -> BestModel:
-    """Return the better one of the current model and the best one so far.
+    """Return the better one of the current model and the best model so far.
 
     A model is {"score", "step", "weights": copy of the state dict on the CPU}. At equal
     scores the earlier one is returned. The score is logged.
@@ -325,7 +325,7 @@ def log_and_select_best_model(
     run: the log of the training.
     score: the score of the current model, higher being better.
     step: the number of training steps done.
-    previous_best: the best one so far; None at the first call."""
+    previous_best: the best model so far; None at the first call."""
     run.log_step(step=step, score=score)
     if previous_best and score <= previous_best["score"]:
         return previous_best
@@ -350,7 +350,8 @@ def write_checkpoint(
 
     run: the folder and the log of the training.
     step: the number of training steps done.
-    previous_best: the best model so far, from `log_and_select_best_model`, or None.
+    previous_best: the best model so far, from `log_and_select_best_model`; None where
+    no model was scored yet.
     dtype: the dtype of the forward passes. A training in another dtype does not resume
     from this checkpoint."""
     target = run.checkpoint_folder / f"step-{step:08d}"
