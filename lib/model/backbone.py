@@ -88,8 +88,8 @@ def read_configuration(folder: str | Path) -> dict[str, Any]:
 def read_model_class_name(folder: str | Path) -> str:
     """Return the class name of a saved model, such as "BertModel", without loading it.
 
-    It tells which head was saved. It is read from `config.json`: "" where the file
-    names no class, and several names are joined by spaces."""
+    The name tells which head was saved. It is read from `config.json`. The result is ""
+    where the file names no class, and several names are joined by spaces."""
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 
@@ -120,8 +120,8 @@ def save(
         model.save_pretrained(folder, state_dict=tensors)
         tokenizer.save_pretrained(folder)
     # The operations that changed this model, such as pruning, are written to its
-    # configuration, so that it can be opened again. If the model was loaded with
-    # operations that have been undone since, they are removed from the configuration.
+    # configuration, so that it can be opened again. Operations that have been undone
+    # since the model was loaded are removed from the configuration.
     if done or hasattr(model.config, "surgery"):
         cls = getattr(modeling if done else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
@@ -136,9 +136,10 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Open a saved model from a folder, and return (model, tokenizer).
 
     The model is in float32 and eval mode, and has the class that was saved. Operations
-    that had changed it, such as pruning, are applied before its weights are loaded.
-    Where only the weights of an encoder were saved, the model is a bare encoder, even
-    if the configuration names a head (that of all-mpnet-base-v2 names a masked LM).
+    that had changed it before it was saved, such as pruning, are applied before its
+    weights are loaded. Where only the weights of an encoder were saved, the model is a
+    bare encoder, even if the configuration names a head (that of all-mpnet-base-v2
+    names a masked LM).
 
     Raises Refused, naming the folder, where weights and configuration do not fit each
     other, and where weights or tokenizer cannot be read. Raises FileNotFoundError where
@@ -203,10 +204,10 @@ def load_pretrained_model(
     """Return a model of a given class with the saved weights of a folder.
 
     It is in float32 and eval mode. Raises Refused, naming the first tensors that are
-    missing, not expected, of another shape than the model's, or no floats (which a
-    changed model may have). transformers itself would only warn, and draw weights at
-    random. Tensors of a head that an unchanged model lacks are ignored. Raises Refused
-    too where the weights cannot be read.
+    missing, not expected, of another shape than the model's, or not of a floating-point
+    type (only a model changed by surgery may have integers). transformers itself would
+    only warn, and draw weights at random. Tensors of a head that an unchanged model
+    lacks are ignored. Raises Refused too where the weights cannot be read.
 
     allows_missing_head: whether head and pooler may be missing in the folder; they are
     then drawn from torch's random state.
@@ -259,8 +260,8 @@ def load_pretrained_model(
 def has_tensors_of(module_prefix: str, folder: str | Path) -> bool:
     """Return whether the weights of a saved model have tensors of one of its modules.
 
-    So a task head, or an encoder inside of a model with a head, is recognised before
-    the model is opened. Raises Refused where the weights cannot be read.
+    By this a task head, or an encoder inside of a model with a head, is recognised
+    before the model is opened. Raises Refused where the weights cannot be read.
 
     module_prefix: the beginning of the names of its tensors, such as "classifier."."""
     with convert_read_errors_to_user_error("weights", folder):

@@ -17,15 +17,15 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayer:
     """Remove the heads and neurons of a pruned model that have zero weights, in place.
 
     This makes the model smaller and faster. A head or neuron is removed if all its
-    outgoing or all its incoming weights are zero. Those that enter a head are those of
-    its values; queries and keys do not count. Without incoming weights its output is a
-    constant. The effect of this constant is added to the bias of the next layer, so the
-    model's outputs change only by rounding. Each layer keeps at least one head and one
-    neuron. A model with ghost modules (convolutions that generate further features) is
-    not changed.
+    outgoing or all its incoming weights are zero. The incoming weights of a head are
+    those of its values; queries and keys do not count. A head or neuron without
+    incoming weights has a constant output. The effect of this constant is added to the
+    bias of the next layer, so the model's outputs change only by rounding. Each layer
+    keeps at least one head and one neuron. A model with ghost modules (convolutions
+    that generate further features) is not changed.
 
-    Returns the numbers that are left in each of the L layers: {"heads": [L], "neurons":
-    [L]}.
+    Returns the numbers of heads and neurons that are left in each of the L layers:
+    {"heads": [L], "neurons": [L]}.
 
     model: a model with the pruning masks already multiplied into its weights."""
     selection: dict[str, list[list[int]]] = {"heads": [], "neurons": []}
@@ -69,8 +69,8 @@ def fold_dead_units_into_bias(
     outgoing weights is added to the bias of the next layer, so the unit can then be
     removed without a change of the outputs.
 
-    Returns the indices of the units that are not dead, in ascending order. If all are
-    dead, the list is [0], as a layer must keep one unit.
+    Returns the indices of the units that are not dead, in ascending order. If all units
+    are dead, the list is [0], as a layer must keep one unit.
 
     incoming_weights: weights that compute the N units from I inputs,
     [N * rows_per_unit, I].
@@ -90,12 +90,14 @@ def fold_dead_units_into_bias(
 
 
 def count_dense_and_sparse_bytes(model: nn.Module) -> CountsByName:
-    """Count the bytes of a pruned float32 model, with dense and with sparse matrices.
+    """Count the bytes of a pruned float32 model, stored dense and stored sparse.
 
-    Returns {"bytes_dense": bytes of all tensors as they are, "bytes_sparse": bytes
-    where linear layers of the transformer layers leave out zeros}. A sparse one stores
-    its weights that are not 0, and for each weight one bit that says whether it is 0. A
-    layer stays dense where that takes fewer bytes."""
+    The sparse number tells how much storage zero weights save. Returns {"bytes_dense":
+    bytes of all tensors as they are, "bytes_sparse": the same with sparse weight
+    matrices}. A sparse matrix is stored as a bitmap, with one bit for each weight that
+    says whether it is 0, and the float32 values of all weights that are not 0. Only
+    linear layers inside the transformer layers are stored so, and only where that takes
+    fewer bytes."""
     dense, spared = count_state_dict_bytes(model), 0
     for _, _, linear in masks.list_linear_layers(model):
         total, nonzero = linear.weight.numel(), int(torch.count_nonzero(linear.weight))

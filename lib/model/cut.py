@@ -16,7 +16,7 @@ from .places import FFN1, FFN2, KEY, OUT, QKV, QUERY, VALUE
 
 # {kind, such as "heads": list of kept indices for each of L layers}.
 KeptIndices = dict[str, list[list[int]]]
-# {kind, such as "heads": number in each of L layers}.
+# {kind, such as "heads": number that is left in each of L layers}.
 RemainingUnitsPerLayer = dict[str, list[int]]
 
 
@@ -40,10 +40,10 @@ def prune_to_head_count(
     and with `whole` also {"others": L lists of the A - M removed heads}. Raises Refused
     where M is not an integer from 1 to A, and where scores have another shape.
 
-    heads: M.
+    heads: M, the number of heads that stay in each layer.
     head_scores, neuron_scores: importance, tensors [L, A] and [L, F]. None keeps the
-    first heads and neurons. This is enough to rebuild a saved model, whose weights are
-    loaded afterwards.
+    first heads and neurons. That is enough to rebuild the shapes of a saved model,
+    whose weights are loaded afterwards.
     whole: matrices that keep all A heads, the M kept ones first: ["o"] the output
     projection, ["v", "o"] the value projection too. Such a model runs only after a
     ghost module (a convolution that generates the other heads, section 4.2) was added.
@@ -77,10 +77,10 @@ def rank_by_importance(
     """Return the indices of one layer's heads or neurons by falling importance.
 
     The result is int64 [unit_count]. Equal scores keep the order of their indices, so
-    that a ranking is the same on every machine. Without scores all indices keep their
-    order. Raises Refused for scores of another shape.
+    that a ranking is the same on every machine. Raises Refused for scores of another
+    shape.
 
-    importance_scores: importance in all layers, [L, unit_count], or None.
+    importance_scores: importance in all layers, [L, unit_count]; None ranks by index.
     model: the model, whose number of layers is L.
     layer_index: the layer that is ranked.
     unit_count: the number of heads or neurons of the layer.
@@ -113,12 +113,13 @@ def prune_heads_and_neurons(
     Its matrices become smaller: projections of queries, keys and values, output
     projection, and both feed-forward matrices.
 
-    head_order: the indices of the heads in the order that they get in the pruned layer,
-    those that stay first. It has all A heads if `unpruned_linear_layers` is not empty.
+    head_order: the indices of the heads in the order that they get in the pruned layer:
+    first those that stay. Removed heads may be left out, unless some matrix keeps all A
+    heads.
     kept_head_count: M, the number of heads that stay.
     kept_neurons: the indices of the neurons that stay, in the order that they get.
-    unpruned_linear_layers: matrices that keep all heads: "v" (values), "o" (output
-    projection)."""
+    unpruned_linear_layers: the matrices that keep all A heads: "v" (values), "o"
+    (output projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     kept_heads = head_order[:kept_head_count]
     full = (head_order[:, None] * size + torch.arange(size, device="cpu")).flatten()
@@ -148,14 +149,14 @@ def keep_heads_neurons_or_dimensions(
 ) -> RemainingUnitsPerLayer:
     """Prune a model in place to given heads, neurons or dimensions of each layer.
 
-    The indices come, for example, from an architecture search. The outputs equal those
+    The indices come from an architecture search, for example. The outputs equal those
     of the whole model with the removed parts set to zero. This change is the operation
     named "keep" in the list of changes that is saved with a model.
 
-    Returns the numbers that are left in each layer, {kind: [L]}. Raises Refused for an
-    unknown kind, for kinds that do not go together and, naming the layer, where a list
-    is empty, has an index twice, or has one that does not exist. Raises ValueError for
-    another number of lists than L.
+    Returns how many heads, neurons or dimensions each layer has left, {kind: [L]}.
+    Raises Refused for an unknown kind, for kinds that do not go together and, naming
+    the layer, where a list is empty, has an index twice, or has one that does not
+    exist. Raises ValueError for another number of lists than L.
 
     kept_indices_by_kind: for some kinds, L lists of the indices that stay: "heads",
     "neurons", "embedding" (inputs of the query, key and value projections), "qk"

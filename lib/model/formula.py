@@ -114,8 +114,8 @@ _APPLIED = re.compile(
 class FormulaError(ValueError):
     """FormulaError is raised for text that is no formula of a feed-forward network.
 
-    A formula is the function that the network computes, such as "W2 gelu(W1 x)". The
-    error is also raised for a formula that an architecture search does not allow."""
+    A formula is the function that the network computes, such as "W2 gelu(W1 x)".
+    FormulaError is also raised for a formula that an architecture search excludes."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Node:
     def __str__(self) -> str:
         """Return the formula of this syntax tree as text, such as "W2 gelu(W1 x)".
 
-        It is the function of a feed-forward network. `parse` makes the same tree of the
-        text."""
+        It is the function of a feed-forward network. `parse_feed_forward_formula` makes
+        the same tree of the text."""
 
         def add_parentheses_if_needed(
             operand: Node, *lower_precedence_operations: str
@@ -239,12 +239,13 @@ def evaluate_formula_tree(
 ) -> Any:
     """Return the value f(x) of a feed-forward network whose function f is a formula.
 
-    The value is an array [..., d], as x is; that of a part may have e channels.
+    The value is an array [..., d], as x is. The value of a part of f may have e
+    channels.
 
     node: the syntax tree of f, or a part of it.
     inputs: x, an array of numpy or torch [..., d].
-    linear_maps_by_name: {"W1": function from d to e channels, "W2": function back to
-    d}.
+    linear_maps_by_name: {"W1": function from d to e channels, "W2": function from e to
+    d channels}.
     functions_by_name: {operation: function of one or two arrays}, for numpy or torch as
     x is. Its entry "pad" is a function f(array, count, value) that appends `count`
     channels with this value.

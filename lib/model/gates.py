@@ -60,9 +60,9 @@ class GatedLinear(nn.Linear):
     linear: the linear layer, whose weight and bias are used without a copy.
     gate_logits_by_kind: {kind of gate, such as "heads": logits [number of gates]}. The
     transformer layer owns these parameters, because several linear layers share them.
-    kind_and_width_by_side: `inputs` or `outputs`, or both, to say what is masked. Each
-    value is (kind of gate, number of consecutive inputs or outputs that one gate
-    masks)."""
+    kind_and_width_by_side: keyword arguments `inputs` and `outputs`, one or both, for
+    the sides that are masked. Each value is (kind of gate, number of consecutive inputs
+    or outputs that one gate masks)."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ def plan_gates_of_layer_by_kind(
 
     A GatePlan has the number of gates and the linear layers that they mask. The kinds
     are "heads", "ffn", "embedding", "qk" and "v", in a fixed order. Raises ValueError
-    for another region, and Refused, which is one, for "heads" together with "qkv": both
+    for something else to gate. Raises Refused for "heads" together with "qkv": both
     mask the inputs of the output projection.
 
     gate_kinds: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of
@@ -129,7 +129,7 @@ def attach_gates(model: nn.Module, regions: Iterable[str]) -> CountsByName:
     """Put gates on every layer of a model in place, and return {kind: number of gates}.
 
     A gate is a trained mask sigmoid(alpha), with alpha = 5 at the start, by which an
-    architecture search finds what to prune. Numbers are summed over all layers. This
+    architecture search finds what to prune. The numbers are sums over all layers. This
     change is the operation named "gates" in the list of changes that is saved with a
     model.
 
@@ -158,7 +158,7 @@ def remove_gates(model: nn.Module) -> None:
     """Remove all gates (trained masks of an architecture search) from a model in place.
 
     The weights stay unchanged: masks are not multiplied into them. So the model can be
-    pruned and trained on after a search."""
+    pruned and trained further after a search."""
     for layer in get_layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), GatedLinear):
@@ -181,9 +181,9 @@ def has_gates(model: nn.Module) -> bool:
 def get_gate_logits(model: nn.Module) -> dict[LayerAndGateKind, nn.Parameter]:
     """Return the logits of a model's gates, the masks of an architecture search.
 
-    The dict is {(number of the layer, kind): logits [number of gates]}, by layer and
-    then by kind. Kinds are "heads", "ffn", "embedding", "qk" and "v". A mask is the
-    sigmoid of its logit."""
+    The dict is {(number of the layer, kind): logits [number of gates]}, in the order of
+    layers, then of kinds. Kinds are "heads", "ffn", "embedding", "qk" and "v". A mask
+    is the sigmoid of its logit."""
     return {
         (number, kind): alpha
         for number, layer in enumerate(get_layers(model))

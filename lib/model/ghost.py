@@ -193,8 +193,8 @@ class Convolution(nn.Module):
 
         They have the shape of `weight`. If the options ask for it, a softmax normalises
         them: the K taps of each channel then sum to 1. With `softmax_over` = "inputs",
-        which is for "conv1d_*", all weights do by which one output value sums over one
-        input map. For "conv2d" the K * K weights of a kernel sum to 1."""
+        which is for "conv1d_*", the sum is 1 over all weights by which one output value
+        reads one input map. For "conv2d" the K * K weights of a kernel sum to 1."""
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":
@@ -220,7 +220,7 @@ class GhostedLayer(nn.Module):
     convolution: G without its ReLU.
     ghost_options: the settings, of which only `relu` is read here.
     padding_mask: gives the attention mask by which padded tokens are set to zero before
-    the convolution; None leaves them unchanged.
+    the convolution; None leaves padded tokens unchanged.
     position_in_layer: the place of the layer in the transformer layer: "o" (output
     projection), "ffn1" (activation) or "ffn2" (second feed-forward matrix). The
     subclass GhostHeads, which has no such layer, is at "v" (contexts) or "qk"
@@ -255,7 +255,7 @@ class GhostedLayer(nn.Module):
 
 
 class PerHeadGhostedLayer(GhostedLayer):
-    """A PerHeadGhostedLayer is a linear layer with own convolutions for each head.
+    """A PerHeadGhostedLayer is a linear layer with convolutions for each single head.
 
     The convolutions generate N additional features (ghost features, GhostBERT appendix
     B.4). The output is dense(x) plus the sum over features f of ReLU(sum over heads h
@@ -322,10 +322,11 @@ def attend_with_ghost_heads(
     module: the self-attention, whose attribute `ghost` is the ghost module.
     query, key: of the M kept heads, [B, M, T, D].
     value: of all A heads, [B, A, T, D].
-    attention_mask: a tensor that is added to the scores, or None.
+    attention_mask: a tensor that is added to the scores; None masks no token.
     scaling: the factor of the scores; None is 1 / sqrt(D).
-    dropout: the rate, for maps of kept and of generated heads.
-    position_bias: a relative position bias that is added to the scores, or None."""
+    dropout: the rate of dropout on the maps of kept and of generated heads.
+    position_bias: a relative position bias that is added to the scores; None adds
+    none."""
     scores = compute_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )
@@ -344,11 +345,12 @@ register_attention_function(ATTENTION, attend_with_ghost_heads)
 def append_ghost_contexts(
     attention: AnyModule, _inputs: Any, output: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """Append contexts of pruned heads, which a convolution generates, to the others.
+    """Append contexts of pruned heads, which a convolution generates, to the kept ones.
 
     It is the forward hook of a self-attention with a ghost module (that convolution) at
     position "v" (GhostBERT section 4.2). Contexts [B, T, M * D] of the M kept heads
-    become [B, T, A * D] of all A heads; further outputs stay as they are.
+    become [B, T, A * D] of all A heads; further outputs of the self-attention stay as
+    they are.
 
     attention: the self-attention, whose attribute `ghost` is the ghost module.
     output: the output of the self-attention, a tuple with the contexts first."""
@@ -402,7 +404,8 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
     that exclude each other, a position that is named twice or has a ghost module
     already, and a position "qk" or "v" (attention maps or contexts of pruned heads)
     without pruned heads. The projections that kept all heads must also be those that
-    the position needs: values and output projection for "qk", the latter for "v"."""
+    the position needs: values and output projection for "qk", the output projection for
+    "v"."""
     first = get_layers(model)[0]
     heads = first.attention.self.num_attention_heads
     ghosts = find_ghost_modules_by_position(first)
@@ -439,8 +442,8 @@ def build_ghost_module(
     position_in_layer: "qk" (attention maps), "v" (contexts), "o" (output projection),
     "ffn1" (activation) or "ffn2" (second feed-forward matrix).
     generator: the random generator of the initial kernels.
-    padding_mask: gives the mask by which padded tokens are set to zero; None does not
-    mask.
+    padding_mask: gives the mask by which padded tokens are set to zero; None sets no
+    token to zero.
     head_count_before_pruning: A, the number of heads of the unpruned model."""
     attention, (part, name) = layer.attention.self, PLACES[position_in_layer]
     inner: Any = getattr(layer.get_submodule(part), name, None)
@@ -470,8 +473,8 @@ def add_ghost_modules(
 
     Ghost modules are cheap convolutions that generate additional features, so that a
     pruned model gets back some of its score. This change is the operation named "ghost"
-    in the list of changes that is saved with a model. Returns {"modules": their number,
-    "parameters": number of their parameters}.
+    in the list of changes that is saved with a model. Returns {"modules": number of
+    ghost modules, "parameters": number of their parameters}.
 
     Raises Refused, before anything changes, for options that do not fit together or do
     not fit this model, and for a position that has a ghost module already.

@@ -1,9 +1,9 @@
 """This module quantises the linear layers of an encoder to integers of eight bits (the
 operation "int8").
 
-It needs no training, and is a baseline that the reproduced papers lack. Each row of a
-weight has a scale, and so has each token of an input, computed in the forward pass
-(dynamic quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
+Quantisation needs no training, and is a baseline that the reproduced papers lack. Each
+row of a weight has a scale, and so has each token of an input, computed in the forward
+pass (dynamic quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
 
 import torch
 from torch import nn
@@ -17,8 +17,8 @@ def quantise_to_int8(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantise a tensor [..., I] to int8, with a scale for each row of I values.
 
     Returns (integers int8 [..., I], scales [..., 1]), so that values is about integers
-    * scales. The largest absolute value of each row becomes 127 or -127; a row of zeros
-    stays zero."""
+    * scales. Rounding is to the nearest integer. The value of largest magnitude in a
+    row becomes 127 or -127; a row of zeros stays zero."""
     scale = (values.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
         torch.finfo(values.dtype).tiny
     )
@@ -30,8 +30,8 @@ class Int8Linear(nn.Module):
     layer.
 
     The weight is int8 [O, I], with a float32 scale for each row [O]; the bias [O] stays
-    float32. It takes about a quarter of the memory of a float32 layer, and cannot be
-    trained."""
+    float32. The layer takes about a quarter of the memory of a float32 layer, and
+    cannot be trained."""
 
     scale: torch.Tensor
 
@@ -58,10 +58,11 @@ class Int8Linear(nn.Module):
 def quantise_linear_layers(model: nn.Module) -> CountsByName:
     """Quantise the linear layers of a model's transformer layers to int8, in place.
 
-    It needs no training. Layers of subclasses of nn.Linear stay in float. It must be
-    the last change of a model, as an int8 model cannot be trained. Returns {"matrices":
-    number of linear layers that were quantised}. This change is the operation named
-    "int8" in the list of changes that is saved with a model."""
+    It needs no training. Layers of subclasses of nn.Linear, such as layers with gates,
+    stay in float. Quantisation must be the last change of a model, as an int8 model
+    cannot be trained. Returns {"matrices": number of linear layers that were
+    quantised}. This change is the operation named "int8" in the list of changes that is
+    saved with a model."""
     number = 0
     for layer in get_layers(model):
         for path, module in list(layer.named_modules()):

@@ -1,7 +1,7 @@
 """This module gives the submodules of MPNet's and DistilBERT's layers the names that
 they have in BERT.
 
-So every operation on a model, such as pruning, finds them in all families. In
+So every operation on a model, such as pruning, finds the submodules in all families. In
 transformers' MPNet the output projection is inside of self-attention, and a relative
 position bias, shared by all layers, is added to the scores: a number for each head and
 each of 32 buckets of distances between two tokens. A layer that lost heads reads the
@@ -41,13 +41,15 @@ def compute_multi_head_attention(
 ) -> ContextsAndMaps:
     """Compute self-attention of M heads of size D, without the output projection.
 
-    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). A fused kernel gives
-    None for the maps. The self-attention modules for MPNet and DistilBERT share it.
+    Returns (contexts [B, T, M * D], attention maps [B, M, T, T]). A fused kernel
+    returns None for the maps. The self-attention modules for MPNet and DistilBERT share
+    this function.
 
     attention: the module with the projections `query`, `key` and `value`.
     hidden_states: hidden states [B, T, H].
-    attention_mask: a tensor that is added to the scores, or None.
-    attention_options: further arguments for the attention function that the model's
+    attention_mask: the mask in the form that the attention function takes; None masks
+    no token.
+    attention_options: further arguments for the attention function, which the model's
     configuration names, such as `position_bias`."""
     query, key, value = (
         linear(hidden_states)
@@ -100,9 +102,9 @@ class MPNetSelfAttentionAsBert(nn.Module):
         M of the A heads are left after pruning.
 
         x: hidden states [B, T, H].
-        attention_mask: a tensor that is added to the scores, or None.
+        attention_mask: a tensor that is added to the scores; None masks no token.
         position_bias: the relative position bias of all A heads, [1, A, T, T], which
-        all layers share. The maps of the M heads are chosen and added to the scores."""
+        all layers share. Its maps of the M heads are added to the scores."""
         if self.columns is not None:
             position_bias = position_bias.index_select(1, self.columns)
         return compute_multi_head_attention(
@@ -111,10 +113,10 @@ class MPNetSelfAttentionAsBert(nn.Module):
 
 
 class DistilBertSelfAttentionAsBert(DistilBertSelfAttention):
-    """A SelfAttention is a DistilBERT's self-attention without its output projection.
+    """A DistilBertSelfAttentionAsBert is a DistilBERT's self-attention as BERT has it.
 
-    In BERT the output projection is a module of its own. With that structure here, the
-    same pruning code works on both models. It is a subclass of transformers' class,
+    It lacks the output projection, which in BERT is a module of its own. So the same
+    pruning code works on BERT and DistilBERT. It is a subclass of transformers' class,
     because transformers finds the modules that return attention maps by their class."""
 
     # pyrefly: ignore[bad-override]  It returns the attention maps too.
@@ -184,9 +186,9 @@ class Intermediate(nn.Module):
 class Layer(TransformerBlock):
     """A Layer is a transformer layer of a DistilBERT whose parts have BERT's names.
 
-    So the same pruning code works on both models. It is a subclass of transformers'
-    class, because transformers finds the modules that return hidden states by their
-    class."""
+    So the same pruning code works on BERT and DistilBERT. It is a subclass of
+    transformers' class, because transformers finds the modules that return hidden
+    states by their class."""
 
     # pyrefly: ignore[bad-override-param-name]  Modules are called by position.
     def forward(
@@ -200,8 +202,8 @@ class Layer(TransformerBlock):
 class Encoder(MPNetEncoder):
     """An Encoder is an MPNet's encoder with a faster relative position bias.
 
-    It makes one bias for a batch; transformers copies it for each row, although it is
-    the same for all rows."""
+    It makes one bias for all rows of a batch. transformers copies the bias for each
+    row, although all rows have the same."""
 
     # pyrefly: ignore[bad-override]  The framework's encoder calls it with x alone.
     def compute_position_bias(self, states: torch.Tensor, **_: Any) -> torch.Tensor:
@@ -257,8 +259,9 @@ def rename_mpnet_attention_parts_as_bert(
 def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
     """Rename the parts of a DistilBERT's transformer layer as in BERT, in place.
 
-    So the same pruning code works on both models. BERT has a dropout after the output
-    projection of attention. DistilBERT has none, and gets an identity in its place."""
+    So the same pruning code works on BERT and DistilBERT. BERT has a dropout after the
+    output projection of attention. DistilBERT has none, and gets an identity in its
+    place."""
     attention, ffn = layer.attention, layer.ffn
     projection = attention._modules.pop("out_lin")
     for name in ("query", "key", "value"):
@@ -283,8 +286,8 @@ def make_state_dict_with_transformers_names(
 ) -> dict[str, torch.Tensor] | None:
     """Return a state dict of an MPNet or DistilBERT with transformers' tensor names.
 
-    In memory these models have BERT's names of their parts. Saved under the original
-    names, they can be opened by plain transformers. Returns None for other families,
+    In memory these models have BERT's names of their parts. Saved under transformers'
+    names, they can be opened without this project. Returns None for other families,
     whose names were not changed."""
     family = get_encoder(model).config.model_type.removeprefix("operated-")
     if family not in NAMES:

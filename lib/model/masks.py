@@ -50,8 +50,8 @@ Prune = Any
 def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
     """Return all linear layers inside the transformer layers of a model, to prune them.
 
-    Each is a tuple (number of the transformer layer from 0, name such as
-    "3.output.dense", linear layer)."""
+    Each is a tuple (number of the transformer layer, counted from 0; name, such as
+    "3.output.dense"; linear layer)."""
     return [
         (number, f"{number}.{name}", part)
         for number, layer in enumerate(get_layers(model))
@@ -63,7 +63,7 @@ def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
 def find_kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return the k-th largest of all values of a tensor, without a full sort.
 
-    The result is a tensor of one value. It serves as the threshold of a top-k mask.
+    The result is a tensor of one value, the threshold of a top-k mask.
 
     k: the rank: 1 is the largest value."""
     flat = values.detach().flatten()
@@ -75,8 +75,8 @@ def find_kth_largest(values: torch.Tensor, k: int) -> torch.Tensor:
 def make_top_k_mask(values: torch.Tensor, k: int) -> torch.Tensor:
     """Return a bool mask that is True for exactly the `k` largest values of a tensor.
 
-    It has the shape of the tensor. Of equal values the first ones in row order are
-    taken, so that also with ties exactly `k` weights survive pruning."""
+    It has the shape of the tensor. Of values equal to the k-th largest, the first in
+    row order are taken. So exactly `k` weights survive pruning, also with ties."""
     kth = find_kth_largest(values, k)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - k) > 0:
@@ -106,8 +106,8 @@ def find_final_score_threshold(prune_options: Prune) -> float | None:
     Scores are trained parameters, one for each weight. For the method "soft", where a
     weight stays if the sigmoid of its score exceeds a threshold, it is the logit of the
     final threshold. For "l0" (hard concrete masks, Louizos et al. 2018) it is ln(-l /
-    r), where the masks are stretched to the interval from l = -0.1 to r = 1.1. It is
-    None for methods that keep a fixed share of the weights.
+    r), where the masks are stretched to the interval from l = -0.1 to r = 1.1. The
+    result is None for the other methods, which keep a fixed share of the weights.
 
     prune_options: the settings, of which `method` and `final_threshold` are read."""
     if prune_options.method == "l0":
@@ -121,9 +121,9 @@ def find_final_score_threshold(prune_options: Prune) -> float | None:
 class MaskedWeight(torch.autograd.Function):
     """MaskedWeight computes the pruned weight M * W, with straight-through gradients.
 
-    They go to the scores S that decided the mask M: for the gradient g of the result,
-    dL/dW = M * g and dL/dS = W * g. A mask of None stands for all ones; without scores
-    only W gets a gradient."""
+    The gradients go to the weight W and to the scores S that decided the mask M: for
+    the gradient g of the result, dL/dW = M * g and dL/dS = W * g. A mask of None stands
+    for all ones. With None for scores, only W gets a gradient."""
 
     @staticmethod
     def forward(
@@ -151,8 +151,8 @@ class Mask(nn.Module):
     """A Mask prunes one weight matrix [O, I] while a model is trained.
 
     It is a torch parametrization that multiplies the weight by a mask [O, I]. In
-    training it uses the current threshold, which a schedule changes, and in eval mode
-    the final one.
+    training the mask follows the current threshold, which a schedule changes, and in
+    eval mode the final one.
 
     prune_options: the settings: thresholds, initial scores and method. "magnitude"
     keeps a share of the weights, the largest ones, and "movement" those with the
@@ -214,7 +214,8 @@ class Mask(nn.Module):
     def count_kept_weights(self, weight: torch.Tensor) -> torch.Tensor:
         """Return how many weights of the matrix are kept, as a tensor of one integer.
 
-        For the method "l0" the fixed mask of eval mode counts, not a random one.
+        For the method "l0" a weight is kept where the fixed mask of eval mode is above
+        0.
 
         weight: the matrix [O, I] before masking."""
         if self.method == "l0":

@@ -65,7 +65,8 @@ class LayerMix(nn.Module):
     initialisation: how alpha is initialised: "zeros", or a random function of
     torch.nn.init without its last "_", such as "xavier_uniform".
     dropout: the rate of dropout on each normalised state.
-    padding_mask: holds the attention mask of the current batch.
+    padding_mask: holds the attention mask of the current batch, so that padding is left
+    out of means over tokens.
     generator: the random generator of alpha.
     fixed_mix_kind: "" for trained weights. "mean" (all states weigh the same) and
     "embedding" (the mean embedding of the row's tokens) are controls without trained
@@ -109,9 +110,9 @@ class LayerMix(nn.Module):
     def weights(self) -> torch.Tensor:
         """Return the weights [L + 1] of the hidden states in the sum, softmax(alpha).
 
-        They leave out gamma, the trained factor of the sum. In a mix without trained
-        weights they are fixed: for the kind "mean" all are equal; for "embedding" the
-        embedding output has 1 and all layers have 0."""
+        Gamma, the trained factor of the sum, is left out. In a mix without trained
+        weights the weights are fixed: for the kind "mean" all are equal; for
+        "embedding" the embedding output has 1 and all layers have 0."""
         if self.plain == "embedding":
             return functional.one_hot(torch.tensor(0), len(self.alpha)).to(self.alpha)
         return self.alpha.softmax(0)
@@ -144,8 +145,8 @@ class LayerMix(nn.Module):
     ) -> Sequence[torch.Tensor]:
         """Return the L + 1 hidden states [B, T, H], normalised before they are summed.
 
-        How depends on the normalisation that was chosen for this module, such as
-        "layers".
+        The mean and variance are taken over what this module's `normalisation` names,
+        such as "layers"; "none" and fixed weights return the states unchanged.
 
         layer_states: the L + 1 hidden states [B, T, H] of one forward pass.
         token_mask: [B, T, 1], 1 for real tokens."""
@@ -213,7 +214,7 @@ def standardise_hidden_state(
 ) -> torch.Tensor:
     """Standardise a hidden state [B, T, H]: subtract the mean, divide by the deviation.
 
-    Mean and standard deviation are single numbers, taken over all real tokens and
+    Mean and standard deviation are one number each, taken over all real tokens and
     channels of the batch, as in ELMo's code.
 
     token_mask: [B, T, 1], 1 for real tokens."""
@@ -226,8 +227,8 @@ def standardise_hidden_state(
 def find_layer_mix(model: nn.Module) -> LayerMix | None:
     """Return the module of a model that sums the hidden states of all layers, or None.
 
-    This layer mix (BERMo section 3.1) is missing where `add_layer_mix` was not
-    applied."""
+    The module is a layer mix (BERMo section 3.1). None means that `add_layer_mix` was
+    not applied to the model."""
     return getattr(get_encoder(model), "mix", None)
 
 

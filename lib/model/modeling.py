@@ -3,8 +3,9 @@ such as pruning ("surgery").
 
 The configuration of such a model has the list of its operations under "surgery". A
 model of these classes applies them when it is built, before its weights are loaded. The
-folder of an exported model has this file and those that it imports, so that
-`AutoModel...from_pretrained(folder, trust_remote_code=True)` opens it anywhere."""
+folder of an exported model has copies of this file and of those that it imports, so
+that `AutoModel...from_pretrained(folder, trust_remote_code=True)` opens it where this
+project is not installed."""
 
 from functools import cache
 from typing import Any

@@ -1,5 +1,5 @@
-"""This module has checks of values, the error for users, seeds, and the options of
-ghost modules; it does not import torch."""
+"""This module has checks of values, the error that users see (Refused), seeds, and the
+options of ghost modules; it does not import torch."""
 
 import difflib
 import hashlib
@@ -23,8 +23,8 @@ MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 # Initial logit alpha of every pruning gate, whose mask is sigmoid(alpha)
 # (lib.model.gates).
 START = 5.0
-# Width of the token embedding table in EfficientBERT. A linear layer then maps it to
-# the hidden size, as in MobileBERT.
+# Width of the token embedding table in EfficientBERT. A linear layer then maps the
+# embeddings to the hidden size, as in MobileBERT.
 FACTOR = 128
 # SurgeryOperation: a change of a model, such as {"op": "cut", "heads": 3}.
 # SurgeryReport: what the change reports, such as numbers of parameters.
@@ -86,8 +86,9 @@ def check_known_name(
 def derive_seed(seed: int, purpose: str) -> int:
     """Derive a 63-bit seed for one of the random generators of a training.
 
-    It is a hash of the training's seed and the generator's purpose. So generators of
-    different purposes, such as "dropout" and "order", are independent of each other."""
+    The result is a hash of the training's seed and the generator's purpose. So
+    generators of different purposes, such as "dropout" and "order", are independent of
+    each other."""
     return (
         int.from_bytes(hashlib.sha256(f"{seed}:{purpose}".encode()).digest()[:8], "big")
         >> 1
@@ -97,10 +98,10 @@ def derive_seed(seed: int, purpose: str) -> int:
 def list_non_default_fields(option: "Option") -> dict[str, Any]:
     """Return {field: value} of those settings that differ from their defaults.
 
-    A field without a default is always among them. Only these are stored in the
-    description of a training or measurement, and its hash is the name under which the
-    result is found again. So a field that is added later does not change the hash of
-    earlier results.
+    A field without a default is always among them. Only these fields are stored in the
+    description of a training or measurement, and the hash of the description is the
+    name under which the result is found again. So a field that is added later does not
+    change the hash of earlier results.
 
     option: an instance of a frozen dataclass of settings."""
     return {
@@ -186,10 +187,11 @@ class Option:
     ) -> None:
         """Raise Refused unless the value of a field is of an allowed type.
 
-        A bool does not count as a number.
+        True and False are refused unless `field_type` is bool. Python would take them
+        for the integers 1 and 0, and a mistake in a settings file would pass unnoticed.
 
         field_type: the allowed type or types.
-        type_description: the name of the type for the message."""
+        type_description: the allowed type for the message, such as "a list"."""
         value = getattr(self, field_name)
         if not isinstance(value, field_type) or (
             type(value) is bool and field_type is not bool
@@ -199,7 +201,7 @@ class Option:
     def make_field_error(self, field_name: str, reason: str) -> Refused:
         """Return an error (Refused) about a wrong field, for the caller to raise.
 
-        Its message has the class, the field, its value and the reason.
+        Its message has the class, the field, the field's value and the reason.
 
         reason: why the value is not allowed, or which values are."""
         return Refused(
@@ -214,21 +216,22 @@ class Ghost(Option):
     Ghost modules are cheap convolutions that generate additional features from those of
     a pruned layer (sections 2.1, 2.2, 4.1, 4.2).
 
-    kind: the convolution: depthwise over tokens ("dwconv"), over tokens or over
-    features with channels mixed ("conv1d_s", "conv1d_f"), or over both axes ("conv2d").
+    kind: the convolution: depthwise over tokens ("dwconv"), over tokens with all
+    features mixed ("conv1d_s"), over features with all tokens mixed ("conv1d_f"), or
+    over tokens and features ("conv2d").
     positions: what gets a ghost module: attention maps ("qk"), contexts ("v"), output
     projection ("o"), activation ("ffn1"), second feed-forward matrix ("ffn2").
     kernel: the size of a kernel, odd.
     features: the number of additional features; with more than 1, each head has kernels
     of its own.
     softmax, softmax_over: whether a softmax normalises the kernel weights, and over
-    which: those of a channel ("taps"), or for "conv1d_*" all by which an output sums
-    over an input map ("inputs"). For "conv2d" it is always the whole kernel; "dwconv"
-    has "taps" alone, as each of its outputs reads one channel.
+    which: the weights of a channel ("taps"), or for "conv1d_*" all weights by which an
+    output reads an input map ("inputs"). For "conv2d" it is always the whole kernel;
+    "dwconv" has "taps" alone, as each of its outputs reads one channel.
     relu: whether a ReLU follows the convolution.
     mask: whether padded tokens are set to zero before the convolution.
     init: the initialisation of kernels; "uniform" is equal weights.
-    tokens: for "conv1d_f" the number of tokens of every row, else 0."""
+    tokens: for "conv1d_f" the number of tokens that every row must have, else 0."""
 
     # Type of convolution: "dwconv" is depthwise over tokens, "conv1d_s" over tokens
     # with all features mixed, "conv1d_f" over features with all tokens mixed, and
@@ -256,8 +259,8 @@ class Ghost(Option):
     # channel of a kernel, or for "conv1d_*" all weights by which an output sums over an
     # input map ("inputs"). The GhostBERT paper does not say which.
     softmax_over: Literal["taps", "inputs"] = "taps"
-    # Number of tokens that every row must have for "conv1d_f", as tokens are its
-    # channels; 0 for other kinds.
+    # Number of tokens that every row must have for "conv1d_f", as the tokens are the
+    # channels of this convolution; 0 for other kinds.
     tokens: int = 0
 
     def __post_init__(self) -> None:

@@ -28,8 +28,8 @@ def get_encoder(model: nn.Module) -> AnyModule:
 def get_layers(model: nn.Module) -> AnyModule:
     """Return the L transformer layers of a model, a ModuleList.
 
-    Each has the submodules `attention.self`, `attention.output`, `intermediate` and
-    `output`, as in BERT. An MPNet or DistilBERT of transformers must first pass
+    Each layer has the submodules `attention.self`, `attention.output`, `intermediate`
+    and `output`, as in BERT. An MPNet or DistilBERT of transformers must first pass
     `rename_layer_parts_as_bert`; those that `backbone` opens or builds have done so."""
     return get_encoder(model).encoder.layer
 
@@ -66,9 +66,10 @@ def get_surgery_operations(model: nn.Module) -> list[SurgeryOperation]:
     """Return the list of operations that have changed a model, the oldest first.
 
     An operation is a dict such as {"op": "cut", "heads": 3}, which pruned the model to
-    3 heads in each layer. It is the model's own list, and is saved with it, so that the
-    operations can be applied again when it is opened. `apply_surgery` appends to it,
-    and code that undoes an operation removes it from the list."""
+    3 heads in each layer. It is the model's own list, not a copy, and is saved with the
+    model, so that the operations can be applied again when the model is opened.
+    `apply_surgery` appends to the list, and code that undoes an operation removes that
+    operation from it."""
     return model.__dict__.setdefault("surgery", [])
 
 
@@ -79,9 +80,10 @@ def slice_linear(
 ) -> nn.Linear:
     """Copy some rows (outputs) and columns (inputs) of a linear layer into a new one.
 
-    So a layer is pruned. The bias is cut with the rows.
+    Pruning puts the new layer in place of the old one. The bias is cut with the
+    outputs.
 
-    output_indices, input_indices: the indices that are copied, or None for all."""
+    output_indices, input_indices: the indices that are copied; None copies all."""
     weight, bias = linear_layer.weight, linear_layer.bias
     if output_indices is not None:
         weight = weight[output_indices.to(weight.device)]
@@ -110,8 +112,8 @@ def build_linear_layer(
 class PaddingMask:
     """A PaddingMask holds the attention mask [B, T] of the current batch, or None.
 
-    The mask is 1 for real tokens. Modules deep inside a model read it here, as
-    transformers does not pass it to them."""
+    The mask is 1 for real tokens; None means that all tokens are real. Modules deep
+    inside a model read it here, as transformers does not pass it to them."""
 
     mask: torch.Tensor | None = None
 
@@ -130,9 +132,9 @@ class PaddingMask:
 def get_or_attach_padding_mask(model: nn.Module) -> PaddingMask:
     """Return the object that holds the attention mask of a model's current batch.
 
-    Modules deep inside a model, which transformers gives no mask, read it there. At the
-    first call it is added to the encoder, with a hook that stores the mask before each
-    forward pass."""
+    Modules deep inside a model, which transformers gives no mask, read it there. The
+    first call adds the object to the encoder, with a hook that stores the mask before
+    each forward pass."""
     encoder = get_encoder(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = PaddingMask()
@@ -153,9 +155,10 @@ def set_padded_tokens_to_zero(
 
     states: [B, T, C] or [B, M, T, C], for M heads of C channels; attention maps are
     [B, M, T, T].
-    padding_mask: holds the attention mask; None returns the states unchanged.
-    is_attention_map: whether the last axis is tokens (keys) too; these are then set to
-    zero as well."""
+    padding_mask: holds the attention mask. Without it, or where it holds None, the
+    states are returned unchanged.
+    is_attention_map: whether the last axis is tokens (keys) too; padded keys are then
+    set to zero as well."""
     if padding_mask is None or padding_mask.mask is None:
         return states
     rows = padding_mask.mask.to(states.dtype).unsqueeze(-1)

@@ -30,6 +30,6 @@ NAMES = {
         "output.LayerNorm": "output_layer_norm",
     },
 }
-# {family: name in transformers of the module with the layers}; in all other families it
-# is "encoder".
+# {family: name in transformers of the module with the layers}. In all other families
+# the name is "encoder".
 STACKS = {"distilbert": "transformer"}

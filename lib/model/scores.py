@@ -27,8 +27,8 @@ ContextsAndMaps = tuple[torch.Tensor, torch.Tensor]
 # a copy of this module. Through `__name__` the copy registers its function under
 # another name, and does not replace this one.
 ATTENTION = f"{__name__}.attend"
-# For fewer keys than this, a softmax on a CPU is taken along the first axis of a
-# transposed copy, which is faster.
+# For fewer keys than this, `compute_attention_maps` takes the softmax on a CPU along
+# the first axis of a transposed copy, which is faster.
 SHORT = 64
 # Names of the attention functions that this package has registered with transformers.
 # All of them compute scores by `compute_masked_scores`, which can record them. So a
@@ -45,8 +45,9 @@ def register_attention_function(
     """Register an attention function with transformers under a name.
 
     A model's configuration can then choose it by this name. The function gets a mask
-    [B, 1, T, T] that is to be added to the scores, or None. It must compute its scores
-    by `compute_masked_scores`, so that they can be recorded for distillation."""
+    [B, 1, T, T] that is to be added to the scores, or None where no token is masked. It
+    must compute its scores by `compute_masked_scores`, so that they can be recorded for
+    distillation."""
     AttentionInterface.register(attention_name, attention_function)
     AttentionMaskInterface.register(attention_name, eager_mask)
     OURS.add(attention_name)
@@ -63,14 +64,14 @@ def compute_masked_scores(
     """Return the attention scores [B, A, T, T] with the mask added, before the softmax.
 
     While `record_attention_scores` is active, the scores without the mask are also
-    appended to its list, on which a distillation loss can be computed.
+    appended to the list that it yields, for a distillation loss.
 
     module: the self-attention.
     query, key: [B, A, T, D].
-    attention_mask: a tensor that is added to the scores, or None.
+    attention_mask: a tensor that is added to the scores; None masks no token.
     scaling: the factor of the scores; None is 1 / sqrt(D).
-    position_bias: MPNet's relative position bias [1, A, T, T], which is added too, or
-    None."""
+    position_bias: MPNet's relative position bias [1, A, T, T], which is added too; None
+    adds none."""
     scores = (
         query
         @ key.transpose(2, 3)
@@ -115,17 +116,17 @@ def attend_eagerly(
 ) -> ContextsAndMaps:
     """Compute self-attention by separate matrix products, without a fused kernel.
 
-    So its scores can be recorded and its dropout replaced. Returns (contexts
-    [B, T, A, D], attention maps [B, A, T, T] after dropout). transformers calls this
+    So the scores can be recorded and the dropout can be replaced. Returns (contexts [B,
+    T, A, D], attention maps [B, A, T, T] after dropout). transformers calls this
     function, so it has the signature of transformers' attention functions.
 
     module: the self-attention.
     query, key, value: [B, A, T, D].
-    attention_mask: a tensor that is added to the scores, or None.
+    attention_mask: a tensor that is added to the scores; None masks no token.
     scaling: the factor of the scores; None is 1 / sqrt(D).
     dropout: ignored. The module's own dropout layer is called, because it may have been
     replaced by a faster one of the same rate (`lib.train.lean`).
-    position_bias: MPNet's relative position bias [1, A, T, T], or None."""
+    position_bias: MPNet's relative position bias [1, A, T, T]; None adds none."""
     scores = compute_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )

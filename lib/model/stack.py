@@ -3,7 +3,7 @@ modules (section 3.1).
 
 Letters: B batch, T tokens, H hidden, L layers. A layer has a stack of k feed-forward
 networks. Each computes a formula (lib.model.formula) with e = int(D / q) inner
-channels, where D is the width that all layers share and q a divisor of each layer."""
+channels, where all layers share the width D, and each layer has its divisor q."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,8 +31,8 @@ class FeedForwardNetwork(nn.Module):
 
     These are the linear maps W1 (hidden_size to inner_size) and W2 (back), dropout and
     LayerNorm. The function that combines them is a formula such as "W2 gelu(W1 x)". All
-    networks of a transformer layer share it, so it is stored in the FeedForwardStack,
-    the module that contains them."""
+    networks of a transformer layer share the formula, so it is stored in the
+    FeedForwardStack, the module that contains them."""
 
     def __init__(
         self, hidden_size: int, inner_size: int, layer_norm_eps: float, dropout: float
@@ -49,9 +49,9 @@ class FeedForwardNetwork(nn.Module):
         """Return the network's two linear maps with only some of its inner channels.
 
         The dict is {"W1": function from H to the first `inner_channel_count` inner
-        channels, "W2": function back to H}. In a supernet (one network that contains
-        all candidates of a search) a smaller network so uses the weights of a larger
-        one."""
+        channels, "W2": function back to H}. By this, in a supernet (one network that
+        contains all candidates of a search), a smaller network uses the weights of a
+        larger one."""
         first, second = self.W1, self.W2
         if inner_channel_count < first.out_features:
             first = partial(
@@ -73,8 +73,8 @@ class LastActiveLayerNorm(nn.Module):
 
     The layer has several such networks in a row (a FeedForwardStack). How many of them
     are active changes while a supernet (one network that contains all candidates of a
-    search) is trained. This module stays the same, so that a hook on it always records
-    the output of the layer."""
+    search) is trained. This module is always the last one to be called, so that a hook
+    on it records the output of the layer."""
 
     def __init__(self, stack: "FeedForwardStack") -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class FeedForwardStack(nn.Module):
     hidden_size, inner_size: H, and the inner channels of each network.
     network_count: k."""
 
-    networks: AnyModule  # ModuleList of k Networks.
+    networks: AnyModule  # ModuleList of k FeedForwardNetworks.
 
     def __init__(
         self,
@@ -128,7 +128,8 @@ class FeedForwardStack(nn.Module):
 
         In a supernet (one network that contains all candidates of a search) the first
         `network_count` networks, with their first `inner_channel_count` inner channels,
-        form a candidate network. Raises Refused where the stack has fewer.
+        form a candidate network. Raises Refused where the stack has fewer networks or
+        channels.
 
         feed_forward_formula: the function f of the networks, such as "W2 gelu(W1 x)".
         size_mismatch_rule: for operands of different widths in f, "truncate" cuts the
@@ -167,7 +168,7 @@ class TrigramEmbedding(nn.Module):
 
     embedding_width: the width of the table.
     hidden_size: H.
-    padding_id: the id of the padding token."""
+    padding_id: the id of the padding token; None where there is none."""
 
     def __init__(
         self,
@@ -190,12 +191,12 @@ class TrigramEmbedding(nn.Module):
 
 
 def add_trigram_embedding(model: nn.Module, width: int) -> CountsByName:
-    """Put a smaller embedding in place of a model's token embedding, in place.
+    """Replace the token embedding of a model by a smaller one, in place.
 
-    The new one is a TrigramEmbedding, as in MobileBERT: a narrow table, and a linear
-    layer over the embeddings of each token and its two neighbours. This change is the
-    operation named "trigram" in the list of changes that is saved with a model. Returns
-    {"parameters": change of the number of parameters}.
+    The new embedding is a TrigramEmbedding, as in MobileBERT: a narrow table, and a
+    linear layer over the embeddings of each token and its two neighbours. This change
+    is the operation named "trigram" in the list of changes that is saved with a model.
+    Returns {"parameters": change of the number of parameters}.
 
     width: the width of the new table."""
     embeddings = get_encoder(model).embeddings
@@ -217,10 +218,10 @@ def add_trigram_embedding(model: nn.Module, width: int) -> CountsByName:
 def add_feed_forward_stacks(model: nn.Module, net: ArchitectureJson) -> CountsByName:
     """Put EfficientBERT's searched feed-forward networks into each layer, in place.
 
-    Each layer gets a stack of networks instead of its usual one. This change is the
-    operation named "stack" in the list of changes that is saved with a model. Returns
-    {"networks": number of networks in all layers, "parameters": change of the number of
-    parameters}.
+    Each layer gets a stack of such networks instead of its single feed-forward network.
+    This change is the operation named "stack" in the list of changes that is saved with
+    a model. Returns {"networks": number of networks in all layers, "parameters": change
+    of the number of parameters}.
 
     The model must have the hidden size and number of layers of `net`. Weights are drawn
     from torch's random state.

@@ -1,10 +1,9 @@
 """This module builds EfficientBERT's supernet, activates parts of it as smaller
 networks, and copies its weights to smaller models (section 3.2).
 
-A net is the description of an architecture, as JSON or as an object that has it:
-{"hidden": hidden size, "width": inner channels of a feed-forward network, "heads",
-"embedding", "mismatch", "layers": (formula, number of networks, divisor of the width)
-of each layer}."""
+A supernet is one network that contains all candidates of a search. A net is the
+description of an architecture, as a JSON dict or as an object whose `to_json` returns
+this dict. `convert_architecture_to_json` describes the keys of the dict."""
 
 import re
 from typing import Any
@@ -66,8 +65,8 @@ def build_model_of_architecture(
     networks of each layer.
     model_class: the class of transformers, with or without a head.
     reference_config: a configuration from which vocabulary size, number of positions,
-    number of token types and padding token are taken instead of BERT's. A field that it
-    lacks, as MPNet's lacks token types, is 1.
+    number of token types and padding token are taken instead of BERT's. A number that
+    it lacks, as MPNet's lacks that of token types, is 1.
     config_values: further values of the configuration, such as num_labels."""
     net = convert_architecture_to_json(net)
     tables = (
@@ -105,12 +104,13 @@ def activate_subnetwork(
     """Let a supernet compute as one of the smaller networks that it contains, in place.
 
     In each layer only the first feed-forward networks are used, with their first
-    channels. `architecture` has the numbers of both, and the function that they compute
-    (a formula such as "W2 gelu(W1 x)"). No weight is changed. In training, inactive
-    channels get a gradient of zero, so AdamW's momentum and weight decay still change
-    them. Inactive networks get no gradient, and do not change. Raises Refused where a
-    layer of the supernet has fewer networks or channels, or the model has no stacks and
-    `architecture` is None. Raises ValueError for another number of layers.
+    channels. `architecture` has the numbers of these networks and channels, and the
+    function that each network computes (a formula such as "W2 gelu(W1 x)"). No weight
+    is changed. In training, inactive channels get a gradient of zero, so AdamW's
+    momentum and weight decay still change them. Inactive networks get no gradient, and
+    do not change. Raises Refused where a layer of the supernet has fewer networks or
+    channels, or the model has no stacks and `architecture` is None. Raises ValueError
+    for another number of layers.
 
     architecture: the description of the smaller network (a net), as an object or JSON;
     None activates the whole supernet again."""
@@ -188,8 +188,9 @@ def inherit_weights(
 def convert_bert_to_stack_tensor_name(bert_tensor_name: str) -> str:
     """Return the name in EfficientBERT of a tensor of BERT's feed-forward block.
 
-    There the block is the first of a stack of feed-forward networks, so that a student
-    can inherit its weights. Other names are returned unchanged."""
+    In EfficientBERT the block becomes the first of a stack of feed-forward networks. By
+    this renaming a student can inherit its weights. Other names are returned
+    unchanged."""
     parts = {
         "intermediate.dense": "W1",
         "output.dense": "W2",

@@ -9,8 +9,8 @@ all operations on a model together are called its surgery.
 
 An operation is JSON. The list of a model's operations is saved with the weights, and
 the operations are applied again before weights are loaded. Apply operations before the
-first forward pass, because transformers then finds the modules whose outputs it
-records."""
+first forward pass: in that pass transformers finds the modules whose outputs it
+records, and would miss modules that are put in later."""
 
 import inspect
 from collections.abc import Callable
@@ -57,8 +57,9 @@ def apply_surgery(
 
     operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}, which
     prunes each layer to 3 heads.
-    unsaved_arguments: arguments that are needed only once and are not saved, such as
-    the importance scores of a pruning or the seed of new weights."""
+    unsaved_arguments: arguments that are needed only now and are not saved, such as the
+    importance scores of a pruning or the seed of new weights. A saved model is rebuilt
+    without them."""
     name: Any = operation.get("op")
     change = find_surgery_function(name)
     for done in get_surgery_operations(model):
@@ -82,9 +83,9 @@ def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
     """Return the function that changes a model in a named way, such as "cut" (pruning).
 
     Built-in functions are in the table OPERATIONS. Any other name is that of a Python
-    module, whose function `prune` is returned. It is looked for beside this module (an
-    exported model has it there) and in `lib.methods`. Raises Refused for an unknown
-    name."""
+    module, whose function `prune` is returned. The module is looked for beside this one
+    (an exported model has it there), then in `lib.methods`. Raises Refused for an
+    unknown name."""
     if operation_name not in OPERATIONS:
         is_module = str(operation_name).isidentifier()
         for package in (__package__, "lib.methods") * is_module:

@@ -1,8 +1,8 @@
 """This module records the hidden states inside an encoder of any family, by hooks.
 
 transformers' `output_hidden_states` leaves out a layer that was replaced by another
-module, without an error; these hooks do not. Shapes: B batch, T tokens, H hidden, L
-layers."""
+module, without an error; these hooks record such a layer too. Shapes: B batch, T
+tokens, H hidden, L layers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,15 +1,16 @@
-"""This module augments texts as TinyBERT does (Jiao et al. 2020): it replaces words by
-similar ones.
+"""This module augments training texts as TinyBERT does (Jiao et al. 2020): it replaces
+words by similar ones, so that a student is distilled on more rows.
 
 A word may be replaced if it has only the letters a to z and is no stop word. If it is
 one piece of the vocabulary, a masked language model reads "masked sentence [SEP]
 original sentence", and the K likeliest pieces are its candidates. A word of several
 pieces gets the K nearest words by input embeddings, and so does every word where the
 model has no masked-LM head. Then N new sentences are drawn from each sentence: each
-such word is replaced with probability p by one of its candidates, all equally likely.
+word with candidates is replaced with probability p by one of them, all equally likely.
+K, N and p are settings (lib.core.options.Augment).
 
-The candidates depend on the sentence alone, and the draws on seed and row number alone.
-So neither the order nor the batching of rows changes a result."""
+The candidates depend on the sentence alone. The random draws depend on seed and row
+number alone. So neither the order nor the batching of rows changes a result."""
 
 import json
 import re
@@ -33,7 +34,8 @@ from lib.model.parts import get_encoder
 from lib.train import loop
 from lib.train.batches import Encoded, make_batch
 
-# {type of device: largest number of tokens in a batch, padding included}.
+# {type of device: largest number of tokens in a batch of masked sentences, padding
+# included}.
 TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
@@ -132,7 +134,7 @@ def find_replacement_candidates(
     nearest words by input embeddings. A word that would be masked beyond the model's
     longest input gets none, nor does a word that the vocabulary cannot spell. Stop
     words and words with other characters than a to z are never replaced, and are left
-    out.
+    out of the arrays.
 
     Returns arrays: "ids" (int32 [words, K]: token ids of the candidates of each
     replaceable word, all texts after each other, padded with -1), "sizes" (number of
@@ -143,8 +145,8 @@ def find_replacement_candidates(
     replacer: the masked language model.
     candidates_per_word: K.
     numerics: the dtype of the forward passes.
-    cached_nearest_ids_by_word: {word: ids of its nearest words}, a cache to which this
-    function adds.
+    cached_nearest_ids_by_word: {word: ids of its nearest words} from earlier calls, a
+    cache to which this function adds.
     max_tokens_of_batch: the largest number of tokens in a batch, padding included; None
     takes a default for the device."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
@@ -205,9 +207,10 @@ def predict_likeliest_piece_ids(
 ) -> list[list[int]]:
     """Return the token ids of the likeliest WordPieces in place of each masked word.
 
-    Each list has at most `pieces_per_word` ids, sorted by id, by which augmentation may
-    replace the word. Special tokens and pieces that continue a word are left out. The
-    model reads "masked sentence [SEP] original sentence", cut to its longest input.
+    Augmentation may replace the word by any of them. Each list has at most
+    `pieces_per_word` ids, in ascending order. Of these likeliest pieces, special tokens
+    and pieces that continue a word are left out. The model reads "masked sentence [SEP]
+    original sentence", cut to its longest input.
 
     masked_words: for each word (a number by which the caller knows it, not used here;
     token ids of its sentence without [CLS]; its position, where [CLS] is 0).
@@ -254,7 +257,7 @@ def find_ids_of_nearest_words(
     Each word gets up to `neighbours_per_word` words of the vocabulary, by cosine
     similarity of input embeddings; a word of several WordPieces has their mean
     embedding. They are the candidates by which augmentation replaces the word. A word
-    with an unknown piece has none.
+    that the vocabulary cannot spell gets an empty list.
 
     replacer: the model that has the embeddings.
     block_size: the number of words that are compared at once, which limits memory."""
@@ -289,8 +292,9 @@ def sample_text_variants(
 ) -> list[str]:
     """Draw new sentences from a text by replacing words at random, as TinyBERT does.
 
-    Returns [the text, distinct new sentences...]; fewer than were drawn where some are
-    equal. Words of new sentences are joined by spaces.
+    Returns [the text, distinct new sentences...]. Sentences that are drawn twice are
+    listed once, so the list may be shorter than 1 + `tries`. Words of new sentences are
+    joined by spaces.
 
     replacer: the model whose tokenizer splits the text.
     candidate_ids: token ids of K candidates for each replaceable word of the text,

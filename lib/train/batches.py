@@ -27,12 +27,14 @@ POOL = 50
 
 @dataclass(frozen=True)
 class Encoded:
-    """An Encoded holds N tokenised rows with their labels, not yet padded.
+    """An Encoded holds N tokenised rows with their labels, unpadded: `make_batch` pads.
+
+    Padding batch by batch is cheaper than padding all N rows to one length.
 
     columns: {model input, such as "input_ids": N integer arrays, each as long as its
-    row}, as a list or as rows on disk (lib.data.tokens).
+    row}. The N arrays are a list, or on disk (lib.data.tokens).
     labels: int64 classes or float32 scores [N], or int64 token positions [N, 2] of
-    answer spans; None where there are none.
+    answer spans; None for rows without labels.
     pad: the id of the padding token."""
 
     columns: Mapping[str, Ids]
@@ -53,7 +55,8 @@ class Encoded:
     def list_distinct_token_ids(self) -> np.ndarray:
         """Return the distinct token ids of the rows and the padding token, sorted.
 
-        They are int64. Only the embeddings of these tokens need to be trained."""
+        They are int64. Other tokens get no gradient, so only the embeddings of these
+        need to be trained (lib.train.lean)."""
         ids = self.columns["input_ids"]
         seen = (
             np.concatenate(ids)
@@ -90,8 +93,8 @@ def shuffle_row_numbers_into_batches(
 ) -> list[np.ndarray]:
     """Return the row numbers of each batch of one epoch, in the order of training.
 
-    The order is random, but follows from the arguments, so that a training can be
-    repeated and resumed.
+    The order is pseudo-random: equal arguments give equal batches, so that a training
+    can be repeated and resumed.
 
     row_lengths: the number of tokens of each row [N].
     batch_size: rows of a batch; one batch may have fewer.

@@ -39,10 +39,10 @@ def load_task_model_and_tokenizer(
     Returns (model, tokenizer). A model without such a head gets a new one, drawn from
     `seed`. Raises Refused where the saved head has another number of outputs or other
     class names than the task; case does not count, and LABEL_0, LABEL_1 and so on fit
-    every task. It is also raised where a model without such a head was pruned or
+    every task. Raises Refused too where a model without such a head was pruned or
     otherwise changed, or has another head whose tensors have the same names.
 
-    task: classes, or a score, or answer spans to predict.
+    task: says what the head predicts: classes, a score or answer spans.
     dropout: the rate that all dropout layers get."""
     head = HEADS[task.span]
     has_head = head in backbone.read_model_class_name(model_folder)
@@ -78,7 +78,8 @@ def encode_rows_and_make_scorer(
     split: the rows with their labels, such as the development rows.
     max_length: tokens to which rows are cut.
     span_settings: for answer spans, {"stride": tokens from one window to the next,
-    "max_query": longest question, "max_answer": longest answer, in tokens}."""
+    "max_query": longest question, "max_answer": longest answer, in tokens}; None for
+    other tasks."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
             score_class_logits, task, split
@@ -121,7 +122,7 @@ def score_logits_of_unseen_split(
     Returns ({metric: value}, {name: array}) with one array: "bits" (predicted classes,
     eight rows a byte) where the task has two classes, "classes" where it has more, or
     "scores" in float16 for a regression. Metrics of a regression are computed from
-    these rounded scores, so that they can be computed again from the saved array.
+    these rounded scores, so that the saved array gives the same metrics again.
 
     task: says the classes and metrics.
     split: the unseen rows with their labels.

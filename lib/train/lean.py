@@ -4,8 +4,8 @@ On a CPU, attention is computed by the eager function of lib.model.scores, hidde
 stay in bfloat16 between two matrix products, and freed memory is reused in the next
 step. Only those rows of the word embeddings are trained that the data use. All this
 changes results only by rounding. Dropout masks may be drawn from random bytes, which is
-three to five times cheaper than a Bernoulli draw for each element; the masks are then
-others, and rates are rounded."""
+three to five times cheaper than a Bernoulli draw for each element. The masks then
+differ from PyTorch's, and dropout rates are rounded to multiples of 1 / 256."""
 
 import ctypes
 import platform
@@ -53,7 +53,7 @@ def speed_up_passes_on_cpu(
     needed between matrix products; weights stay in float32. On every device, the
     process keeps freed memory for the next step (`configure_malloc_to_keep_memory`).
 
-    numerics: says the dtype."""
+    numerics: says the dtype of the passes."""
     configure_malloc_to_keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
@@ -126,13 +126,14 @@ def use_dropout_by_random_bytes(
 
 
 class UsedEmbeddingRows(nn.Module):
-    """A UsedEmbeddingRows is an embedding that trains only some rows of another.
+    """A UsedEmbeddingRows is an embedding that trains only some rows of a larger one.
 
     A small task uses few tokens, so the optimiser has much less to update. Token ids
-    keep their meaning. In training they are looked up among the used rows. In eval mode
-    they are looked up in the full table, after the trained rows were copied into it.
+    are those of the larger embedding. In training they are looked up among the used
+    rows. In eval mode they are looked up in the full table, into which the trained rows
+    are copied first.
 
-    embedding: the embedding with the full table.
+    embedding: the larger embedding, which has the full table.
     used_token_ids: the token ids whose rows are trained; all training rows must be made
     of them."""
 

@@ -2,8 +2,8 @@
 
 A step (a function of lib.train.steps or of a paper that makes a run) calls
 `train_and_save` with a TaskTraining, a model, an objective (lib.train.objectives), and
-callbacks (lib.train.loop.Callback) such as masks, a layer mix or a search over
-gates."""
+callbacks (lib.train.loop.Callback) such as pruning masks or a search over gates
+(trained masks, lib.model.gates)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -53,7 +53,8 @@ class TaskTraining:
     train: JSON of the training's settings, such as epochs and learning rate; None where
     nothing is trained.
     numerics: JSON of dtype, number of threads and device.
-    span_settings: JSON that says how passages are cut, for a task of answer spans.
+    span_settings: JSON that says how passages are cut, for a task of answer spans; None
+    for other tasks.
     tokenizer: set by `load_start_model`, or by a step that uses another tokenizer."""
 
     tokenizer: PreTrainedTokenizerFast
@@ -142,8 +143,8 @@ class TaskTraining:
     def predict_logits(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
         """Return a model's logits on tokenised rows, by the settings of this training.
 
-        These say the dtype, and a length to which shorter rows are padded. The logits
-        are [N, C], or [N, 2, T] for answer spans (first and last token)."""
+        The settings say the dtype, and a length to which shorter rows are padded. The
+        logits are [N, C], or [N, 2, T] for answer spans (first and last token)."""
         return loop.predict_logits(
             model, encoded, self.numerics, pad_to=self.train.pad_to
         )
@@ -161,9 +162,9 @@ class TaskTraining:
         """Make for each split of the rows a function that scores a model on it.
 
         Returns {split name: f() -> ({metric: value}, {name: array})}. The arrays are to
-        be saved, such as "logits" and "labels". A function scores the model with its
-        weights at the time of the call. The split "unseen" has test rows for the final
-        model alone: no model may be selected on them.
+        be saved, such as "logits" and "labels". Each function scores the model with the
+        weights that it has at the time of the call. The split "unseen" has test rows
+        for the final model alone: no model may be selected on them.
 
         split_prefixes: beginnings of the names of the splits that are wanted."""
 
@@ -224,7 +225,7 @@ def load_task_and_call_step(
     data: which rows of which task are used.
     numerics: dtype, number of threads and device.
     train: settings of the training; None where nothing is trained.
-    span: how passages are cut, for a task of answer spans."""
+    span: how passages are cut, for a task of answer spans; None for other tasks."""
     return step_function(
         TaskTraining(run, data, train, numerics, span), **step_arguments
     )
@@ -241,10 +242,10 @@ def train_and_save(
     """Train a model on a task, score it, save it, and return its metrics.
 
     The model is changed in place, and saved if the run keeps weights. Its predictions
-    are saved too. Where the setting `select` is "best", the weights with the best score
-    during the training are taken. The score is that on "held_out" (training rows that
-    are not trained on) if the rows and `scored_splits` have this split, and else that
-    on the development rows "dev".
+    on the scored splits are saved too. Where the setting `select` is "best", the
+    weights with the best score during the training are taken. The score is that on
+    "held_out" (training rows that are not trained on) if the rows and `scored_splits`
+    have this split, and else that on the development rows "dev".
 
     training: the rows of the task, the settings, and the run whose folder is written.
     loss_context: a context manager that yields the loss function, f(batch, row numbers)
@@ -295,8 +296,8 @@ def score_and_save_predictions(
 
     run: the folder to write to.
     scorers: {split name: f() -> ({metric: value}, arrays to save)} of the model.
-    name_prefix: a name that all names get in front, such as that of a task; "" for
-    none."""
+    name_prefix: a word that is put in front of all names, such as a task's name; ""
+    puts nothing there."""
     result = {}
     for split, judge in scorers.items():
         values, arrays = judge()

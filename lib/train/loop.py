@@ -37,7 +37,8 @@ ABSENT = -1e4
 STATE = "state.pt"
 POINTS = 500  # Number of steps, at most, at which a run logs its losses.
 
-# {field: value} of an options class, as a run's Spec has them.
+# {field: value} of an options class such as Train, as the description of a run (its
+# Spec) has them in JSON.
 SettingsJson: TypeAlias = Json
 Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
 # Loss: f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
@@ -267,7 +268,7 @@ def fit(
 def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
     """Call `after_last_step` of all callbacks, and return their metrics in one dict.
 
-    The method gives the model its final form, for example without pruned weights."""
+    That method gives the model its final form, for example without pruned weights."""
     return {
         name: value
         for callback in callbacks
@@ -281,11 +282,11 @@ def list_parameter_groups(
     """Return the optimiser's groups of parameters, with rates and weight decay.
 
     A group is {"params", "lr"}, with "weight_decay" where it differs from the
-    optimiser's. The first has all parameters that are in no other group. Biases and
-    LayerNorms have no weight decay if `train.spare_norms`. The kernels of GhostBERT's
-    convolutions have the learning rate `train.taps` if that is not 0. Groups of the
-    callbacks follow, without weight decay unless they set one. Frozen parameters, and
-    those that a callback updates itself, are in no group.
+    optimiser's. The first group has all parameters that are in no other group. Biases
+    and LayerNorms have no weight decay if `train.spare_norms`. The kernels of
+    GhostBERT's convolutions have the learning rate `train.taps` if that is not 0.
+    Groups of the callbacks follow, without weight decay unless they set one. Frozen
+    parameters, and those that a callback updates itself, are in no group.
 
     train: the settings, such as the learning rate.
     callbacks: additions to the training, with `groups` and `apart`."""
@@ -316,7 +317,7 @@ def log_and_select_best_model(
     step: int,
     previous_best: BestModel | None,
 ) -> BestModel:
-    """Return the better one of the current model and the best one so far.
+    """Return the better one of the current model and the best model so far.
 
     A model is {"score", "step", "weights": copy of the state dict on the CPU}. At equal
     scores the earlier one is returned. The score is logged.
@@ -324,7 +325,7 @@ def log_and_select_best_model(
     run: the log of the training.
     score: the score of the current model, higher being better.
     step: the number of training steps done.
-    previous_best: the best one so far; None at the first call."""
+    previous_best: the best model so far; None at the first call."""
     run.log_step(step=step, score=score)
     if previous_best and score <= previous_best["score"]:
         return previous_best
@@ -349,9 +350,10 @@ def write_checkpoint(
 
     run: the folder and the log of the training.
     step: the number of training steps done.
-    previous_best: the best model so far, from `log_and_select_best_model`, or None.
-    dtype: the dtype of the training; a training in another dtype does not resume from
-    this checkpoint."""
+    previous_best: the best model so far, from `log_and_select_best_model`; None where
+    no model was scored yet.
+    dtype: the dtype of the forward passes. A training in another dtype does not resume
+    from this checkpoint."""
     target = run.checkpoint_folder / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
@@ -421,8 +423,9 @@ def load_checkpoint(
 def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Return the logits of a batch: [B, C] of classes, or [B, 2, T] of answer spans.
 
-    A span has logits for its first and for its last token. Those of padded tokens are
-    -10,000 (ABSENT), so that no answer begins or ends there."""
+    An answer span has a logit at each token for being its first, and one for being its
+    last token. Logits of padded tokens are -10,000 (ABSENT), so that no answer begins
+    or ends there."""
     out = model(**batch)
     if "logits" in out:
         return out.logits
@@ -481,8 +484,8 @@ def predict_logits(
 def apply_numeric_settings(numerics: SettingsJson) -> Numerics:
     """Apply the numeric settings of a run to this process, and return them.
 
-    The dict {"dtype", "threads", "device"} becomes a Numerics; PyTorch's thread count
-    and the device of `get_device` are set by it. Raises Refused for bfloat16 on a CPU
+    The dict {"dtype", "threads", "device"} becomes a Numerics. PyTorch's thread count
+    and the device of `get_device` are set from it. Raises Refused for bfloat16 on a CPU
     without instructions for it. There is no fallback to float32, because its results
     would be stored as those of bfloat16."""
     global _chosen

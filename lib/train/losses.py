@@ -89,7 +89,8 @@ class MaskedMeanSquaredError(torch.autograd.Function):
 
     This autograd function saves the difference for the backward pass, so that each pass
     reads the states only once. The student gets a gradient, and the teacher none. With
-    a token mask [B, T], the mean is over real tokens alone."""
+    a token mask [B, T], the mean is over real tokens alone; with None it is over all
+    tokens."""
 
     @staticmethod
     def forward(
@@ -129,8 +130,8 @@ def compute_attention_mean_squared_error(
     (EfficientBERT, equation 1).
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    excludes_padding_from_mean: whether the mean leaves out pairs of tokens with a
-    padded one."""
+    excludes_padding_from_mean: whether the mean leaves out each pair (query, key) in
+    which a token is padding."""
     square = (
         student_attention_scores.float() - teacher_attention_scores.float()
     ).square()
@@ -149,12 +150,12 @@ def compute_attention_error_zeroing_padding(
     """Return the mean squared difference of attention scores, padded keys set to 0.
 
     The scores are those of student and teacher before the softmax, [B, A, T, T] each.
-    Scores of padded keys and all scores of at most -100 are first set to 0 in both, as
-    in EfficientBERT's code for distillation.
+    Scores of padded keys and all scores of at most -100 are first set to 0, in student
+    and teacher, as in EfficientBERT's code for distillation.
 
     token_mask: attention mask [B, T], 1 for real tokens.
-    excludes_padding_from_mean: whether the mean leaves out all pairs of tokens with a
-    padded one. Otherwise it is over all T * T pairs."""
+    excludes_padding_from_mean: whether the mean leaves out each pair (query, key) in
+    which a token is padding. Otherwise it is over all T * T pairs."""
     gone = (token_mask == 0)[:, None, None, :]
     student_attention_scores, teacher_attention_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)

@@ -58,11 +58,11 @@ class Match:
     feature: what is compared: "embedding", "attention" or "ffn" (outputs of these
     blocks), or "scores" (attention scores before the softmax).
     layers: pairs (student's layer, teacher's layer), counted from 0.
-    mask: whether padded tokens are left out.
+    mask: whether padded tokens are left out of the distance.
     projected: whether the student's linear map `projection` first brings its states to
     the teacher's width.
-    heads: for each layer of a pruned student, the teacher's heads that it still has; ()
-    for all heads.
+    heads: for each layer of a pruned student, the teacher's heads that this layer still
+    has; () for all heads.
     distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     scalar."""
 
@@ -71,12 +71,12 @@ class Match:
     # these blocks), or "scores" (attention scores before the softmax).
     feature: str
     layers: tuple[LayerPair, ...] = (LayerPair(0, 0),)
-    mask: bool = False  # Whether the mean leaves out padded tokens.
+    mask: bool = False  # Whether the distance leaves out padded tokens.
     # Whether the student's states are first projected by `student.projection` to the
     # teacher's width.
     projected: bool = False
-    # For each layer of a pruned student, the indices of the teacher's heads that it has
-    # kept. () means that it has all heads.
+    # For each layer of a pruned student, the indices of the teacher's heads that this
+    # layer has kept. () means that the student has all heads.
     heads: Sequence[Sequence[int]] = ()
     # Distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     # scalar.
@@ -141,7 +141,8 @@ def run_encoder_for_recording_hooks(
     Hooks such as those of `record_states_and_attention_scores` read the states, so
     nothing is returned.
 
-    unused_training_row_numbers: not used; all functions for a forward pass take it."""
+    unused_training_row_numbers: not used. Other functions for the forward pass (type
+    `Forward`) need the row numbers, so all take them."""
     get_encoder(model)(**batch)
 
 
@@ -320,10 +321,10 @@ def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
     return made
 
 
-# The functions below write a teacher's hidden states to disk once, for all its
-# students. A token has S = 2 L + 1 states: the embedding, then attention output and
-# layer output of each layer. The states of all N rows are one array [sum of T, S * H].
-# An array of N + 1 offsets says where the tokens of each row begin.
+# The functions below write a teacher's hidden states to disk once, and read them for
+# each of its students. A token has S = 2 L + 1 states: the embedding, then attention
+# output and layer output of each layer. The states of all N rows are one array [sum of
+# T, S * H]. An array of N + 1 offsets says where the tokens of each row begin.
 @torch.no_grad()
 def write_hidden_states(
     model: PreTrainedModel,
@@ -339,6 +340,7 @@ def write_hidden_states(
     (`build_teacher_forward_from_stored_states`). The states are the embedding output
     and the outputs of the attention blocks and layers, in the dtype of `numerics`,
     without padding.
+
     Returns {"bytes": size of the states, "tokens": number of tokens}.
 
     encoded: the tokenised rows.

@@ -36,8 +36,8 @@ def build_label_or_teacher_loss(
     model: the model to train.
     target_settings: which losses are used.
     teacher_weight: the weight alpha of "soft", where "hard" has 1 - alpha; None gives
-    both the weight 1. A number is allowed only where `target_settings` asks for
-    both."""
+    each of the two losses the weight 1. A number is allowed only where
+    `target_settings` asks for both losses."""
     rows = training.training_rows
     teacher = training.teacher_logits if target_settings.kind != "hard" else None
 

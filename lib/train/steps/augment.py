@@ -35,8 +35,8 @@ def augment(
 
     Returns {"sentences": number of distinct texts, "words": number of their words that
     may be replaced, "one_piece": share of these that are one token, "masked_lm":
-    whether a masked-LM head proposed words, "rows_in", "rows_out": numbers of rows
-    before and after}.
+    whether a masked-LM head proposed words, "rows_in": number of rows before,
+    "rows_out": number of rows after}.
 
     run: the folder of this run, for writing.
     data: JSON that says which rows of which task are used.

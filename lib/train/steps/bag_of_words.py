@@ -32,7 +32,8 @@ def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
     run: the folder of this run, for writing.
     data: JSON that says which rows of which task are used.
     cut: where the run has an encoder as input `start`, the linear model reads only the
-    first `cut` tokens of a row, as that encoder does."""
+    first `cut` tokens of a row, as that encoder does. It is not used in a run without
+    this input."""
     task, splits = sources.find_task_of_descriptor(data), sources.load(data, run.seed)
     train, dev = splits["train"], splits["dev"]
     result = {"majority": heads.score_majority_baseline(task, splits)}
@@ -84,8 +85,8 @@ def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row as a sparse matrix, for a linear model.
 
     It is [rows, features]. For two texts the features are the counts of the first text,
-    those of the second, and two totals: how many words both texts share, and how many
-    further words the second has.
+    the counts of the second, and two totals: how many words the two texts share, and
+    how many further words the second has.
 
     counter: scikit-learn's CountVectorizer, fitted on the training texts.
     split: the rows."""

@@ -1,5 +1,6 @@
-"""This step copies a published checkpoint into a run. Other runs can then have it as an
-input, and its digest is part of their identity."""
+"""This step copies a published checkpoint into a run. Other runs can then have the
+checkpoint as an input. The digest of its files is part of their identity, so that other
+files make other runs."""
 
 import json
 

@@ -33,8 +33,8 @@ from lib.train.matching import (
     write_hidden_states,
 )
 
-# File in which a run lists the operations that changed its model, such as pruning, with
-# their reports.
+# File in which a run lists the operations that changed its model, such as pruning, each
+# with what it reported (such as a number of parameters).
 SURGERY = "surgery.json"
 
 
@@ -133,7 +133,7 @@ def list_hidden_state_matches(
 
     They are the embedding output and, for each pair of a student's and a teacher's
     layer, the outputs of attention and feed-forward block (section 2.3). A Match has a
-    kind of state, pairs of layers and a distance.
+    kind of state, the pairs of layers in which it is compared, and a distance.
 
     distil_settings: settings: whether padded tokens are left out."""
     pairs = pair_student_with_teacher_layers(
@@ -156,8 +156,8 @@ def build_distillation_loss(
 
     Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar, and
     its terms}. The teacher runs on each batch. But where the run has an input `states`,
-    the teacher's states are read from disk, which needs training rows without
-    augmentation.
+    the teacher's states are read from disk. They are those of the original training
+    rows, so the rows must not be augmented.
 
     training: the rows, the run with its inputs (earlier results), and the dtype.
     distil_settings: settings: whether padded tokens are left out."""
@@ -203,9 +203,9 @@ def apply_surgery_operations(
 def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
     """Prune a fine-tuned teacher and add ghost modules, without any training.
 
-    Ghost modules are convolutions for additional features. It serves GhostBERT's
-    ablation without distillation. The model is saved. Returns {"parameters": their
-    number}.
+    Ghost modules are convolutions for additional features. The result serves
+    GhostBERT's ablation without distillation, and is saved. Returns {"parameters":
+    their number}.
 
     run: the folder of this run. Its inputs (earlier results) are `teacher`;
     `importance`, by which heads and neurons are pruned; `search`, an architecture

@@ -4,8 +4,9 @@ which it is pruned.
 It is a first-order Taylor expansion, after Hou et al. 2020 and Michel et al. 2019. The
 score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on
 the head's attention. The score of a neuron is the sum over batches of |w1 . dLoss/dw1|
-+ |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column of W2. `Importance.by`
-names a module of lib.methods that computes other scores."""
++ |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column of W2. Where
+`Importance.by` is set, the module of lib.methods that it names computes other scores
+instead."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -72,10 +73,9 @@ def compute_taylor_importance(
     pruned (Hou et al. 2020, Michel et al. 2019). The importance of a head is the sum
     over batches of |dLoss / dxi|, where xi is a factor of 1 on its output. That of a
     neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, for its row
-    of the first feed-forward matrix (with bias) and its column of the second. If
+    w1 of the first feed-forward matrix (with bias) and its column w2 of the second. If
     `importance_settings.cumulative`, the gradient at a batch is that of all batches so
-    far, summed.
-    The model is set to eval mode.
+    far, summed. The model is set to eval mode.
 
     Raises Refused for layers with different numbers of heads or neurons, which a model
     from an architecture search may have.
@@ -141,8 +141,8 @@ def scale_head_outputs(
 ) -> tuple[torch.Tensor]:
     """Scale each head's context, which is the same as scaling its attention weights.
 
-    It is the forward pre-hook of an output projection, to take gradients at the
-    factors, by which heads are ranked.
+    It is the forward pre-hook of an output projection. The loss then has gradients with
+    respect to the factors, by which heads are ranked.
 
     head_factors: a factor for each head, [A].
     inputs: the contexts of all heads, as the only tensor."""
@@ -204,8 +204,9 @@ def iterate_batch_losses(
 ) -> Iterator[torch.Tensor]:
     """Yield the mean loss of each batch of rows against the labels, as a scalar tensor.
 
-    It has a graph, so that the caller can take gradients, by which heads and neurons
-    are ranked. The model is set to eval mode, and moved to the device of this process.
+    The tensor has its autograd graph, so that the caller can take gradients, by which
+    heads and neurons are ranked. The model is set to eval mode, and moved to the device
+    of this process.
 
     encoded: the tokenised rows with labels.
     importance_settings: settings, of which the size of a batch is read.

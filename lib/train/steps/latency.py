@@ -2,8 +2,8 @@
 other runs.
 
 The models take turns in one process, so that other work on the machine slows all of
-them. So compare ratios: a model's time over the reference's in the same turn. Other
-processes disturb wall time more than CPU time."""
+them. So compare ratios: the time of a reference model divided by a model's time in the
+same turn. Other processes disturb wall time more than CPU time."""
 
 import time
 
@@ -37,11 +37,11 @@ def latency(
 
     The encoders take turns, so that other work on the machine slows all of them.
     Returns for each encoder, in names such as "<name>.wall_ms": the milliseconds of a
-    pass by the wall clock ("wall_ms") and of CPU time ("cpu_ms"), as median and with
-    the endings "_p5" and "_p95" as percentiles over turns; "wall_speedup" and
-    "cpu_speedup", the median over turns of the reference's time over its own; and
-    "parameters". It saves all times in seconds, "wall" and "cpu" [models, runs], in a
-    file `times`.
+    pass by the wall clock ("wall_ms") and of CPU time ("cpu_ms"), each as median over
+    turns, and with the endings "_p5" and "_p95" as 5th and 95th percentile;
+    "wall_speedup" and "cpu_speedup", the median over turns of the reference's time
+    divided by the encoder's; and "parameters", their number. It saves all times in
+    seconds, "wall" and "cpu" [models, runs], in a file `times`.
 
     run: the folder of this run. Its inputs `model:<name>`, models of earlier runs, are
     timed too, without heads.
@@ -98,8 +98,8 @@ def latency(
 def read_wall_and_cpu_seconds() -> np.ndarray:
     """Return the seconds [wall clock, CPU time of this process] as an array [2].
 
-    Differences of two calls time a forward pass. It first waits until the GPU has done
-    its work, if one is used."""
+    Differences of two calls time a forward pass. The function first waits until the
+    GPU, if one is used, has done its work."""
     if loop.get_device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])

@@ -29,7 +29,8 @@ def predict(
     train: the settings of the model's training, which say how rows are cut and padded.
     numerics: dtype, number of threads and device.
     digest: the digest of the test rows when the run was planned.
-    span: settings that say how passages are cut, for a task of answer spans."""
+    span: settings that say how passages are cut, for a task of answer spans; None for
+    other tasks."""
     arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
     split = sources.read_split(data["source"], data["task"], "test")
     sources.check_digest(

@@ -25,8 +25,9 @@ from lib.train import loop
 from lib.train.batches import encode_split
 from lib.train.loop import SettingsJson
 
-# {"share": share of all tokens that are predicted; "hidden", "replaced": shares of the
-# predicted tokens that the model sees as [MASK] or as a random word}.
+# {"share": share of all tokens that are predicted; "hidden": share of the predicted
+# tokens that the model sees as [MASK]; "replaced": share of them that it sees as a
+# random word}.
 MaskingShares: TypeAlias = dict[str, float]
 
 
@@ -58,11 +59,11 @@ def pretrain(
     of training texts) and the metrics of the training, such as "steps".
 
     run: the folder of this run, for writing, and its seed.
-    corpus: {"sentences": their number, "seed": that of the text}.
+    corpus: {"sentences": their number, "seed": the seed from which the text is drawn}.
     model: {"layers", "hidden", "heads", "ffn": sizes, "init": standard deviation of
     weights}.
-    objective: {"share": share of tokens to predict, "hidden", "replaced": shares of
-    these that are shown as [MASK] or as a random token}.
+    objective: {"share": share of tokens to predict, "hidden": share of these that are
+    shown as [MASK], "replaced": share of these that are shown as a random token}.
     numerics: dtype, number of threads and device.
     train: settings of the training. None keeps random weights, as a control without
     pre-training."""
@@ -119,9 +120,10 @@ def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> Senten
 
     Returns (first sentences, second sentences, labels [N]); the label is 0 where the
     second sentence follows the first, and else 1. Every other passage, from the first
-    on, gets the second sentence of a random passage. It is chosen among eight as that
-    with the largest share of words that are in the first sentence, so that common words
-    do not reveal the label. By chance it may be the passage's own, with the label 0.
+    on, gets a second sentence of another passage. Eight passages are drawn at random,
+    and the second sentence with the largest share of words that are in the first
+    sentence is taken. So common words do not reveal the label. By chance the passage's
+    own sentence may be taken; the label is then 0.
 
     two_sentence_passages: N passages of two sentences."""
     random = np.random.default_rng(derive_seed(seed, "passages"))
@@ -145,13 +147,14 @@ def mask_tokens(
 ) -> MaskedBatch:
     """Mask tokens of a batch at random, for masked language modelling.
 
-    Returns (batch with masked ids, true ids [n] of the n tokens to predict, where they
-    are, bool [B, T]). Special tokens are never chosen. Random numbers come from
-    PyTorch's global random state, which checkpoints save, so that a resumed training
-    masks the same tokens.
+    Returns (batch with masked ids, true ids [n] of the n tokens to predict, bool [B, T]
+    that is True at these tokens). Special tokens are never chosen. Random numbers come
+    from PyTorch's global random state, which checkpoints save, so that a resumed
+    training masks the same tokens.
 
-    masking_shares: {"share": share of tokens to predict, "hidden", "replaced": shares
-    of these that are shown as [MASK] or as a random token}."""
+    masking_shares: {"share": share of tokens to predict, "hidden": share of these that
+    are shown as [MASK], "replaced": share of these that are shown as a random
+    token}."""
     ids = batch["input_ids"]
     special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
     draw = torch.rand(ids.shape).to(ids.device) / masking_shares["share"]
@@ -176,8 +179,8 @@ def build_pretraining_loss(
     It is f(batch, row numbers) -> {"masked": cross-entropy of the masked tokens,
     "next": that of the next-sentence labels, "loss": their sum}.
 
-    masking_shares: {"share": share of tokens to predict, "hidden", "replaced": shares
-    of these that are shown as [MASK] or as a random token}.
+    masking_shares: {"share": share of tokens to predict, "hidden": share of these that
+    are shown as [MASK], "replaced": share of these that are shown as a random token}.
     next_sentence_labels: [N], 0 where the second sentence of a row follows the
     first."""
 

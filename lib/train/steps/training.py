@@ -16,8 +16,8 @@ def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
 
     It is the last stage of most compression methods here, and makes most teachers.
     Metrics are those of the development rows, and with names that begin with "unseen."
-    those of the unseen rows, which are test rows. Predictions of both are saved, those
-    of the development rows with labels and row numbers.
+    those of the unseen rows, which are test rows. Predictions on development and unseen
+    rows are saved, those on development rows with labels and row numbers.
 
     training: the rows, the settings, and the run, whose inputs (earlier results) are
     `start`, the model to train, and `teacher` where its logits are learned.
