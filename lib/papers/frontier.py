@@ -5,7 +5,8 @@ No paper compares itself with the others. Here all methods have one teacher and 
 rows, epochs and seeds. A point of the frontier is a method at a budget, a share m/12 of
 the whole model's FLOPs. Each paper lists its methods in its `frontier.py`
 (lib.papers.points). This module adds controls that the papers lack, and combinations
-that they call orthogonal but never tried. It does not import torch."""
+that they call orthogonal but never tried. It does not import torch, so that notebooks
+start fast."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 A paper's `corrections.csv` lists what is printed and needs a correction or a remark,
 and its `misses.csv` the printed values that cannot be computed again. The module does
-not import torch."""
+not import torch, so that notebooks start fast."""
 
 from __future__ import annotations
 

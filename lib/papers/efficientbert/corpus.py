@@ -1,8 +1,8 @@
 """This module pairs documents for pre-training, as EfficientBERT's public code does.
 
-The paper gives only the length of a pair. In its code an article is one line. So each
-document is one segment, and each is the first segment of one pair, whose second segment
-is another document."""
+The paper gives only the length of a pair. In its code an article is one line. So a
+document is one segment here. Each document is the first segment of one pair, whose
+second segment is another document."""
 
 from collections.abc import Iterator, Sequence
 

@@ -4,7 +4,8 @@ descriptions of runs, that train the networks.
 The paper is Dong et al., Findings of EMNLP 2021. The settings of profile `paper` are
 the printed ones (section 4.3), and where the paper is silent those of the public code.
 The small profiles `toy` and `mini` have their own, chosen once before the first
-recorded run. Searches are in `searches.py`. The module does not import torch."""
+recorded run. Searches are in `searches.py`. The module does not import torch, so that
+notebooks start fast."""
 
 from __future__ import annotations
 
@@ -95,11 +96,11 @@ TEACHER_ROW = "BERT_BASE (Teacher)"
 PLUS = "EfficientBERT+"
 COLD = "EfficientBERT w/o Warm-up KD"
 # The public code trains "EfficientBERT++" with one full inner width D of the
-# feed-forward networks, but counts its parameters with another. There is a network for
-# either.
+# feed-forward networks, but counts its parameters with another. So there is a network
+# for each of the two widths.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Replacement for the baseline MobileBERT_TINY, which a Net cannot describe. It has as
-# many parameters: 24 thin layers of two feed-forward networks each, without
+# Replacement for the baseline MobileBERT_TINY, whose bottlenecks a Net cannot describe.
+# It has as many parameters: 24 thin layers of two feed-forward networks each, without
 # bottlenecks, and with the teacher's number of heads.
 THIN = "MobileBERT_TINY shape"
 
@@ -188,8 +189,8 @@ def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
     sizes. Hidden size and inner width shrink, and the formulas stay. A network of 12
     heads gets the number of heads of the profile's encoder, others as many in
     proportion. Layers may be left out: the new depth divides the teacher's or is a
-    multiple of it. At "paper" the network stays as it is. Raises Refused for an unknown
-    network.
+    multiple of it, so that layers of the two can be paired. At "paper" the network
+    stays as it is. Raises Refused for an unknown network.
 
     network_name_or_formula: a name in EfficientBERT's tables, or one formula for all
     layers, such as "W2 gelu(W1 x)".
@@ -260,9 +261,9 @@ def make_corpus_descriptor(
     """Return the dict that says which text a pre-training reads.
 
     For text in files it is {"text": name, "digest": ..., "documents": count}, without
-    "documents" if all are read. The digest makes sure that each machine reads the same
-    text. For the profile "toy", whose sentences are generated, it is {"sentences":
-    count, "seed": 1}.
+    "documents" if all are read. The digest, a hash of the text, makes sure that each
+    machine reads the same text. For the profile "toy", whose sentences are generated,
+    it is {"sentences": count, "seed": 1}.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     document_count: number of documents; None takes the profile's.
@@ -561,9 +562,9 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
     shared weights. Each step trains a random one of them, so that stage 3 can score
     them without training. The formulas of its feed-forward networks are those that
     EfficientBERT's stage 2 found. It starts from weights that were trained on text. At
-    "paper" a tenth of each task's rows is held out; the search scores on that of its
-    one task. The Spec is the frozen description of this run. Its seed is 0, so runs of
-    all seeds share the result.
+    "paper" a tenth of each task's rows is held out; the search scores on the held-out
+    rows of its one task. The Spec is the frozen description of this run. Its seed is 0,
+    so runs of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 

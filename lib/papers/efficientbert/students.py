@@ -265,8 +265,9 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
     For each of L layers it is a list of the indices of these heads, in the student's
     order. So each head of the student is compared with the same head of the teacher.
-    They are read from the report that the operation "cut" left in the run's input
-    `start`. The result is () where there is none, so also after the operation "keep".
+    They are read from the report that the pruning operation "cut" left in the run's
+    input `start`. Where there is no such report, so also after the operation "keep",
+    the result is (), which stands for all heads.
 
     run: the run that is made, with its input runs."""
     start = run.inputs.get("start")

@@ -1,5 +1,5 @@
 """This module makes tables that several pages on GhostBERT share. It does not import
-torch."""
+torch, so that notebooks start fast."""
 
 import re
 from collections.abc import Iterable

@@ -11,7 +11,7 @@ A width is the sum of its masks. With soft masks this gives the expected cost E,
 masks of 0 and 1 the actual cost F. The report's "original" sizes are expected costs at
 the start of a search, where each mask is sigmoid(5). Only its BERT-Mini, which is not
 searched, is counted with masks of 1. Widths may be numbers, arrays or tensors. The
-module does not import torch."""
+module does not import torch, so that notebooks start fast."""
 
 import math
 

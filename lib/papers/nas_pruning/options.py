@@ -1,7 +1,9 @@
-"""This module has the options of the report on NAS pruning. It does not import torch.
+"""This module has the options of the report on NAS pruning. It does not import torch,
+so that notebooks start fast.
 
-A field's default means "off". So a field that is added later leaves the identity of
-earlier runs as it was. The comment at a field also says what the report leaves open."""
+A field's default means "off", and the identity of a run leaves out fields with their
+default. So a field that is added later does not change the identity of earlier runs.
+The comment at a field also says what the report leaves open."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
