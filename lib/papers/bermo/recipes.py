@@ -76,7 +76,7 @@ def find_setting(
 
     values_by_profile: the table.
     profile: size of the experiment, "toy", "mini", "base" or "paper".
-    setting_name: what the value is, for the error message."""
+    setting_name: what the value is, such as "warm-ups", for the error message."""
     check_known_name(f"profile with {setting_name}", profile, values_by_profile)
     by_task = values_by_profile[profile]
     if "" not in by_task:
@@ -113,7 +113,7 @@ def make_bermo_run_arguments(
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT", "BERMo" with its weighted sum of all layers, or a control: "Mean
     of all states" or "Embeddings alone".
-    further_arguments: further arguments, which are added to the result."""
+    further_arguments: {name: value} of arguments that are added to the result."""
     check_known_name("model", model_name, [*MODELS, *PLAIN])
     mix = MIX[profile] if model_name == "BERMo" else None
     if model_name in PLAIN:

@@ -52,8 +52,8 @@ def iterate_encoded_segment_pairs(
     for number in range(count):
         if rng.random() < SHORT:
             # The authors' code draws a shorter target length here. Where a document is
-            # one segment, this length is not used. But the draw advances the generator,
-            # and so decides on the pairs that follow.
+            # one segment, this length is not used. But the draw is made here too, since
+            # it advances the generator and so decides on the pairs that follow.
             rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _truncate_document_pair(

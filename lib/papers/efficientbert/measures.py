@@ -94,8 +94,8 @@ def list_shares_of_steps_to_match_loss(
 def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[float]:
     """Return the training loss of each run at its last logged step.
 
-    The loss is smoothed by a trailing mean over the last 5 % of the logged points. Such
-    losses compare trainings that start from different weights.
+    The loss is smoothed by a trailing mean over the last 5 % of the logged points. By
+    these losses, trainings that start from different weights are compared.
 
     runs_frame: a DataFrame with a row for each run; the column "run" has the finished
     Run, and none is missing.

@@ -91,7 +91,9 @@ TAUGHT: dict[str, Warmup] = S.TAUGHT
 PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
-# Rows of Table 2 that are trained by another recipe than its other rows.
+# Rows of Table 2 that are trained by another recipe than its other rows: the teacher is
+# only fine-tuned, PLUS inherits weights from a supernet that was trained on several
+# tasks, and COLD starts from random weights.
 TEACHER_ROW = "BERT_BASE (Teacher)"
 PLUS = "EfficientBERT+"
 COLD = "EfficientBERT w/o Warm-up KD"
@@ -165,9 +167,9 @@ def find_network(network_name_or_formula: str) -> Net:
 
     A Net describes a small BERT whose feed-forward networks (FFNs) have searched
     formulas and sizes. A name with "W2" in it is taken as a formula, such as "W2
-    gelu(W1 x)". So a reader can try a formula. The result is then the base network,
-    which has 6 layers, with this formula in each layer. Raises Refused for an unknown
-    name, and FormulaError for a formula that is not allowed.
+    gelu(W1 x)". So a reader can try a formula. For a formula the result is the base
+    network, which has 6 layers, with this formula in each layer. Raises Refused for an
+    unknown name, and FormulaError for a formula that is not allowed.
 
     network_name_or_formula: a name in EfficientBERT's tables, or a formula."""
     if "W2" in network_name_or_formula:
@@ -230,9 +232,9 @@ def list_embedding_sizes(profile: str) -> EmbeddingSizes:
 def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     """Return (least, most) parameters that a network of the search may have.
 
-    They include the linear map from the network's hidden size to the teacher's. At
-    "paper" they are 15 and 16 million. At "toy" and "mini" they lie at fixed shares of
-    the range from the smallest network to the largest one.
+    The numbers include the linear map from the network's hidden size to the teacher's.
+    At "paper" they are 15 and 16 million. At "toy" and "mini" they lie at fixed shares
+    of the range from the smallest network to the largest one.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     if profile in LIMITS:

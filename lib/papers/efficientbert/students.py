@@ -78,7 +78,7 @@ def pair_student_with_teacher_states(
     pairs of layers and the distance. Raises Refused where neither number of layers
     divides the other.
 
-    distillation: options; `mask` and `zero` say how padded tokens count.
+    distillation: options; `mask` and `zero` say whether padded tokens count.
     kept_teacher_heads_by_layer: for each layer of a student with pruned heads, the
     indices of the teacher's heads that it still has; () means all."""
     pairs = pair_student_with_teacher_layers(
@@ -341,8 +341,8 @@ def save_tensors(
 ) -> None:
     """Write tensors to a safetensors file in a folder, which is made if needed.
 
-    Weights that are no part of a model itself, such as the heads of several tasks, are
-    saved so.
+    It saves weights that are no part of a model itself, such as the heads of several
+    tasks.
 
     tensors: {name: tensor}.
     folder: None writes nothing; it stands for a run that keeps no model."""
@@ -408,7 +408,8 @@ def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
     """Copy the weights of a linear layer into one with the same or fewer inputs.
 
     So a narrower student inherits from a wider model. The weights of the first
-    `in_features` inputs are taken. The layer is changed in place.
+    `in_features` inputs, as many as `linear` has, are taken. The layer is changed in
+    place.
 
     linear: the layer that gets the weights.
     weight, bias: [out, at least in_features] and [out]."""

@@ -147,8 +147,8 @@ class GateController:
     seed: draws which region comes first in each step."""
 
     options: Gates
-    # {region: number of gates}, in the order of the N gates. A region is the gates of
-    # one kind in one layer: (layer, kind).
+    # {region: number of gates}, in the order of the N gates. A region, (layer, kind),
+    # is the gates of one kind in one layer.
     sizes: dict[Any, int]
     # f({region: sum of masks}) -> FLOPs, linear in each sum.
     cost: Callable[[Mapping[Any, float]], float]
@@ -275,11 +275,11 @@ class GateController:
     def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
 
-        So these gates, masks on parts of a model, switch off first in a pruning search.
-        Otherwise a gate with a gradient of about zero would stay on for as long as
-        others have positive gradients. A gradient counts as about zero below
-        `options.idle` times the mean absolute gradient of the gates of its kind and
-        layer.
+        An infinite gradient makes these gates, masks on parts of a model, switch off
+        first in a pruning search. Otherwise a gate with a gradient of about zero would
+        stay on for as long as others have positive gradients. A gradient counts as
+        about zero below `options.idle` times the mean absolute gradient of the gates of
+        its kind and layer.
 
         gradients: of the loss by the alpha of each gate [N]; a mask is
         sigmoid(alpha)."""
@@ -436,7 +436,7 @@ class GateController:
     ) -> GateNumbers:
         """Return the indices of the gates that switch, taken from two ordered lists.
 
-        By it a step of a pruning search comes to its target cost. A gate is a mask on a
+        So a step of a pruning search comes to its target cost. A gate is a mask on a
         part of a model. First gates switch off, in order, while the cost is above
         `switch_off_above_cost`; the last gate of its kind in a layer stays on. Then
         gates switch on, in order, while the cost is below `switch_on_below_cost`. A

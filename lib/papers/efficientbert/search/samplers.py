@@ -1,9 +1,9 @@
 """This module chooses which candidate network a search evaluates next.
 
-    random      draws at random.
-    cascade     draws at random what a cascade of classifiers calls good. EfficientBERT's
-                code does this under the name of LaNAS.
-    evolution   is regularised evolution (Real et al. 2019).
+    random      draws networks at random.
+    cascade     draws networks at random, and takes one that a cascade of classifiers
+                calls good. EfficientBERT's code does this under the name of LaNAS.
+    evolution   mutates good networks: regularised evolution (Real et al. 2019).
 
 `propose_candidate` is a pure function of the space, the settings, the evaluations so
 far and a random generator. So a search that was stopped continues from its saved

@@ -43,22 +43,21 @@ class LayerChoices:
         self._weights: dict[tuple[int, int], list[float]] = {}
 
     def count_combinations(self) -> int:
-        """Count the combinations of one option for each layer whose cost is in the
-        window.
+        """Count the combinations of options whose total cost is in the window.
 
-        The cost is the total over layers, from `min_total` to `max_total`, both
-        included. A result of 0 shows that no network fits."""
+        A combination has one option for each layer. The window is from `min_total` to
+        `max_total`, both included. A result of 0 shows that no network fits."""
         return int(self.count_combinations_from_layer(0, 0))
 
     def count_combinations_from_layer(
         self, first_layer: int, cost_of_earlier_layers: int | np.ndarray
     ) -> np.int64 | np.ndarray:
-        """Count the combinations of the last layers' options that bring the cost into
-        the window.
+        """Count the combinations for the last layers that bring the cost into the
+        window.
 
-        The last layers are `first_layer`, counted from 0, and all after it. The window
-        is that of the total cost, `min_total` to `max_total`. Random draws use the
-        counts as weights.
+        A combination has one option for each of the last layers, which are
+        `first_layer`, counted from 0, and all after it. The window is that of the total
+        cost, `min_total` to `max_total`. Random draws use the counts as weights.
 
         cost_of_earlier_layers: the cost of the layers before `first_layer`, one number
         or an array. The result has its shape."""
