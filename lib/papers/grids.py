@@ -447,7 +447,8 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     A profile is an experiment's size, such as "mini". Where the parameters `data` (a
     user's rows) or `model` (a user's encoder) are set, it is a ProfileWithUserData, a
     str that has them as attributes. In a notebook without the parameter `data`, the
-    parameter `model` may be the name of a compared model, so only `profile` is read.
+    parameter `model` names a model of a paper, such as "TinyBERT-4L". So there only
+    `profile` is read.
 
     notebook_parameters: {parameter: value}, with at least `profile`."""
     parameters = (
@@ -681,8 +682,9 @@ def find_data_source_name(profile: str, task: str) -> str:
 def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return a dict that says which rows of a task an experiment of this size uses.
 
-    It has the source, the task, the number of rows and a digest. It is an argument of a
-    Spec, the description of a run, so that a run is only repeated on the same rows.
+    It has the source, the task, the number of rows and a digest (hash) of the data. It
+    is an argument of a Spec, the description of a run, so that a run is only repeated
+    on the same rows.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
@@ -702,9 +704,9 @@ def make_training_data_descriptor(
 ) -> DataDescriptor:
     """Return a dict that says which training rows of a task an experiment uses.
 
-    It has the source, the task, the number of rows and a digest, and is an argument of
-    a Spec, the description of a run. So a run is only repeated on the same rows. At
-    some sizes of experiment each seed draws its own training rows.
+    It has the source, the task, the number of rows and a digest (hash) of the data, and
+    is an argument of a Spec, the description of a run. So a run is only repeated on the
+    same rows. At some sizes of experiment each seed draws its own training rows.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
@@ -870,7 +872,8 @@ def make_latency_arguments(
 ) -> RunArguments:
     """Return the arguments of a run that times the forward passes of encoders.
 
-    The step (kind of run) is `latency`; it computes in one CPU thread.
+    Pages on several papers time networks by such a run. Its step (kind of run) is
+    `latency`, which computes in one CPU thread.
 
     timed_pass_count: number of timed passes of each encoder.
     token_count: tokens of a sequence.

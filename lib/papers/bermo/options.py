@@ -78,8 +78,9 @@ class Prune(Option):
     for a value that is not allowed, and for a penalty or a target that the method or
     the other values exclude.
 
-    method: what decides on a weight: its "magnitude", or a learned score: "movement"
-    keeps the highest scores, "soft" those above a threshold, and "l0" draws masks from
+    method: what decides whether a weight is kept: its "magnitude", or a learned score.
+    "movement" keeps the weights with the highest scores, "soft" those with a score
+    above a threshold, and "l0" draws masks at random, with probabilities from the
     scores.
     initial_threshold, final_threshold: the share of weights that is kept; for "soft"
     the least sigmoid of a score that is kept. For "l0" their ratio only scales the

@@ -56,7 +56,7 @@ def compute_share_of_steps_to_match_by_seed(
 
     The result is {seed: share}. The share is the steps until a training with inherited
     weights reaches the last loss of a training from scratch, divided by all steps of
-    the training from scratch. Seeds without both runs are left out.
+    the training from scratch. A seed that lacks one of the two runs is left out.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).

@@ -29,13 +29,13 @@ class Search(Option):
     method: how candidates are proposed: "random"; "cascade", random draws that a
     cascade of classifiers accepts; or "evolution".
     budget: number of candidates that are evaluated.
-    draws: most random draws (for evolution: mutations) in which one new candidate is
-    sought.
+    draws: largest number of random draws (for evolution: mutations) in which one new
+    candidate is sought.
     initial: evaluations before the cascade is first fitted.
     refit: evaluations between two fits of the cascade.
-    encoding: "index" where the cascade is fitted on the formulas and sizes of the
-    feed-forward networks, with a number for each symbol of a formula such as W2 gelu(W1
-    x), and for each size; "" without a cascade.
+    encoding: features on which the cascade is fitted. "index" has a number for each
+    symbol in the formulas of the feed-forward networks, such as W2 gelu(W1 x), and for
+    each of their sizes; "" is for methods without a cascade.
     population: number of latest candidates from which evolution takes parents.
     tournament: number of candidates drawn from the population, of which the best is the
     parent of the next candidate.

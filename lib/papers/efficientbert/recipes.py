@@ -416,7 +416,8 @@ def make_finetuning_settings(
 
     They are the profile's, except that some tasks have other epochs, lengths, learning
     rates or steps between evaluations, or select the best model by the mean of two
-    metrics. At "paper" only the last of these holds for teachers.
+    metrics. At "paper" the training of teachers differs by task only in how the best
+    model is selected.
 
     settings_by_profile: {profile: settings}; those of teachers are the dict TEACHER.
     profile: size of the experiment, "toy", "mini" or "paper"."""

@@ -234,8 +234,8 @@ def make_student_for_task(
 
     Without an architecture, a start model that an earlier run changed, such as by
     pruning, is the student itself. Else a new model is made, which inherits weights of
-    the start model (`make_student`). Either has a linear map `projection` from its
-    hidden size to the teacher's.
+    the start model (`make_student`). In both cases the student has a linear map
+    `projection` from its hidden size to the teacher's.
 
     run: the run that is made; its input `start`, optional, is the start model.
     student_architecture: description of the student's network; None takes that of the

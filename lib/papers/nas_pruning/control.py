@@ -144,7 +144,7 @@ class GateController:
     options: settings of the search.
     sizes: {region: number of gates}, in the order of the N gates.
     cost: f({region: sum of masks}) -> FLOPs or another cost, linear in each sum.
-    seed: draws which region comes first in each step."""
+    seed: seed of the random order in which regions take turns in each step."""
 
     options: Gates
     # {region: number of gates}, in the order of the N gates. A region, (layer, kind),
@@ -404,9 +404,9 @@ class GateController:
         """Return gate indices in an order that alternates between layers and kinds.
 
         A gate is a mask on a part of a model, a region the gates of one kind in one
-        layer. Of the n given gates of a region, the one with the p-th largest priority
-        (p from 0) gets the position (p + offset of the region) / n. The result is
-        sorted by position. So a pruning search takes about the same share of each
+        layer. Of the n given gates of a region, the one that has p gates of higher
+        priority before it gets the position (p + offset of the region) / n. The result
+        is sorted by position. So a pruning search takes about the same share of each
         region, and does not empty one layer or kind first.
 
         gate_numbers: indices of the gates to order, from 0 to N - 1.
@@ -544,8 +544,9 @@ def sample_gates_at_target_cost(
 
     A gate is a mask on a head or a neuron; gates that are off are pruned. The random
     architecture is the control for a search: it shows whether the search does better
-    than chance at the same FLOPs. Every gate has the same chance, so all layers keep
-    about the same share. Raises Refused for a target out of reach.
+    than chance at the same FLOPs. Gates are dropped in random order until the cost is
+    at the target. Every gate has the same chance, so all layers keep about the same
+    share. Raises Refused for a target out of reach.
 
     gate_options: settings of a search, such as `ratio`, the target share of the FLOPs.
     gate_count_by_region: {(layer, kind of gate): number of gates}.

@@ -123,9 +123,9 @@ class Net:
 def from_json(net_json: Json | Net) -> Net:
     """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
 
-    A Net is returned as it is, so that callers may have either. Raises FormulaError for
-    an invalid formula of a feed-forward network, and Refused where a layer has no inner
-    channel."""
+    A Net is returned as it is, so that callers may pass JSON or a Net. Raises
+    FormulaError for an invalid formula of a feed-forward network, and Refused where a
+    layer has no inner channel."""
     if isinstance(net_json, Net):
         return net_json
     return Net(
