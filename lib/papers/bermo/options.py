@@ -80,8 +80,8 @@ class Prune(Option):
 
     method: what decides whether a weight is kept: its "magnitude", or a learned score.
     "movement" keeps the weights with the highest scores, "soft" those with a score
-    above a threshold, and "l0" draws masks at random, with probabilities from the
-    scores.
+    above a threshold, and "l0" draws masks at random from a distribution that the
+    scores set.
     initial_threshold, final_threshold: the share of weights that is kept; for "soft"
     the least sigmoid of a score that is kept. For "l0" their ratio only scales the
     penalty.
