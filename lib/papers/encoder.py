@@ -190,7 +190,7 @@ def explain_missing_file(folder: Path, missing_file: str) -> str:
 def read_json_object(file: Path) -> Json:
     """Return the object in a JSON file; {} where there is no file or no object.
 
-    So files that a model folder need not have are read without a check before."""
+    So callers need not check whether a file that may be missing is there."""
     body = lines.read_json_value(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
@@ -410,10 +410,10 @@ def list_tokenizer_faults(
 ) -> Iterator[str]:
     """Yield a sentence for each fault by which a tokenizer does not fit an encoder.
 
-    Faults are more tokens than embeddings, no token for padding, an id of padding
-    that does not fit the positions of RoBERTa or MPNet (their first position is this
-    id + 1), and too few token types for pairs of texts. The sentences become an error
-    message.
+    Faults are more tokens than embeddings, no token for padding, an id of padding that
+    does not fit the positions of RoBERTa or MPNet (their first position is the id of
+    padding + 1), and too few token types for pairs of texts. The sentences become an
+    error message.
 
     shape, config: sizes and configuration of the encoder.
     task: the task to be trained; None checks for pairs of texts."""
@@ -439,11 +439,11 @@ def list_tokenizer_faults(
 def list_head_faults(
     folder: Path, header_by_tensor_name: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
-    """Yield a sentence if the task head in a folder does not fit a task.
+    """Yield one sentence if the task head in a model folder does not fit a task.
 
-    A head fits if it is of the right class, and has the task's number of outputs and
-    their names, or none but "LABEL_0" and so on. An encoder without a head fits every
-    task. The sentence becomes an error message.
+    A head fits if it is of the right class and has the task's number of outputs. Its
+    class names must be the task's; names such as "LABEL_0" count as none. An encoder
+    without a head fits every task. The sentence becomes an error message.
 
     header_by_tensor_name: {name: {"shape"}} of the weights.
     config: the content of config.json."""

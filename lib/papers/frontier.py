@@ -4,8 +4,9 @@ methods of all papers.
 No paper compares itself with the others. Here all methods have one teacher and the same
 rows, epochs and seeds. A point of the frontier is a method at a budget, a share m/12 of
 the whole model's FLOPs. Each paper lists its methods in its `frontier.py`
-(lib.papers.points). This module adds controls that the papers lack, and combinations
-that they call orthogonal but never tried. It does not import torch."""
+(lib.papers.points). This module adds controls that the papers lack, and combinations of
+methods that the papers call orthogonal but never tried. It does not import torch, so
+that notebooks start fast."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ def uniformly_pruned_student_spec(
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned without a ranking.
 
-    It keeps the first heads and neurons of each layer instead of the most important
-    ones, as a control for the ranking. It is trained on the teacher's logits alone, in
+    As a control for the ranking, it keeps the first heads and neurons of each layer
+    instead of the most important ones. It is trained on the teacher's logits alone, in
     one stage, for as many epochs as other students in two.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
@@ -86,8 +87,8 @@ def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spe
     """Return the Spec (description of a run) of an unpruned model trained as a student.
 
     Pruned students are trained in two stages: they match the teacher's hidden states,
-    then learn the labels. As a control, this model shows what the training alone
-    changes.
+    then learn the labels. This control is trained in the same way, and shows what the
+    training alone changes.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     unused_width: not used; the caller gives it to every method that is compared."""
@@ -101,9 +102,10 @@ def student_of_pruning_module_spec(
 
     Such a method is in none of the papers. Its module in lib.methods says which heads
     and neurons, or which layers, the student keeps. If the module has a function
-    `compute_importance_scores`, the function ranks heads and neurons, and a `version`
-    among the arguments of its plan belongs to the ranking. The training is that of all
-    methods that are compared.
+    `compute_importance_scores`, this function ranks heads and neurons. A number
+    `version` among the arguments of its plan is then an option of the ranking: it is
+    raised when the module's code changes, so that the ranking is run again. The
+    training is that of all methods that are compared.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
@@ -162,8 +164,8 @@ def layer_mix_student_spec(profile: str, task: str, width_in_twelfths: int) -> S
     """Return the Spec (description of a run) of a pruned student with a layer mix.
 
     The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
-    its last stage of training. So BERMo's mix combined with GhostBERT's pruning can be
-    compared with the pruning alone.
+    its last stage of training. So the combination of BERMo's mix and GhostBERT's
+    pruning can be compared with the pruning alone.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     width_in_twelfths: the share of heads and neurons that each layer keeps, times
@@ -249,7 +251,7 @@ def collect_compression_methods() -> dict[str, Method]:
 
 
 TABLE = collect_compression_methods()
-# Methods that are compared on a user's own data if the user names none.
+# Methods that are compared on a user's own data if the user does not choose any.
 OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
@@ -293,8 +295,8 @@ def count_method_flops(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     method_name: the compression method, a key of `collect_compression_methods()`.
-    flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs;
-    not used for methods with a search or with a single model.
+    flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs. It
+    is not used for methods with a search or with a single model.
     searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
     search found; needed for methods with a search."""
     base = find_encoder_shape(profile)
@@ -424,9 +426,9 @@ def extract_majority_and_bag_of_words_scores(
 ) -> dict[str, float]:
     """Return {baseline: score in points} of two baselines without a neural network.
 
-    They are "majority" (the most frequent class, or a constant score or no answer) and
-    "bag of words" (a linear model). A baseline that has no score on the task is left
-    out. Any useful model must score higher.
+    They are "majority" (always the most frequent class, for a regression a constant,
+    for answer spans no answer) and "bag of words" (a linear model). A baseline that has
+    no score on the task is left out. A useful model must score higher than both.
 
     metrics: the metrics of a run of the step (kind of run) `bag_of_words`."""
     names = ("majority", "bag_of_words")
@@ -599,9 +601,9 @@ def find_width_pruned_baseline(
 ) -> ModelScoreRow | None:
     """Return the line of the model with which a compressed model is compared.
 
-    It is the cheapest model, width-pruned or whole and distilled, with at least these
-    FLOPs, less a tolerance of 5 %. It is None where there is none. So a method counts
-    as better only where it beats width pruning at the same cost.
+    It is the cheapest model, width-pruned or whole and distilled, that has at least
+    `min_megaflops`, less a tolerance of 5 %. It is None where there is none. So a
+    method counts as better only where it beats width pruning at the same cost.
 
     model_rows: a line for each model of one task, with its `method` and `flops` in
     millions.

@@ -5,7 +5,7 @@ A reader's own data and model can replace those of a profile. Then the profile i
 `ProfileWithUserData`: a str that is the profile's name, so it finds the settings of
 that profile in every table, and that has the reader's data and model as attributes.
 `make_training_data_descriptor` and `backbone_spec` look at these, so no paper needs to
-know of them. The module does not import torch."""
+know of them. The module does not import torch, so that notebooks start fast."""
 
 import os
 import shlex
@@ -73,13 +73,14 @@ class SettingsTable(dict[str, Any]):
 def read_settings(paper_or_file_stem: str) -> SimpleNamespace:
     """Return the tables of a TOML file of settings as attributes.
 
-    All runs of a paper get their settings from there. The file is a paper's
-    `settings.toml`, or one beside this module. A table below the name of a class of
-    options, such as [Train.TEACHER], becomes {profile: options}, where a profile is a
-    size of experiment; fields below `all` hold for every profile that does not set
-    them. Options of the class Train, for a training, also get the fields that all
-    trainings of a profile share. The table COLUMNS becomes a tuple of Columns, metrics
-    of tasks. Other tables become SettingsTables, which refuse keys that they lack.
+    All runs of a paper get their settings from its file, `settings.toml` in the paper's
+    folder. Settings that papers share are in TOML files beside this module. A table
+    below the name of a class of options, such as [Train.TEACHER], becomes {profile:
+    options}, where a profile is a size of experiment; fields below `all` hold for every
+    profile that does not set them. Options of the class Train, for a training, also get
+    the fields that all trainings of a profile share. The table COLUMNS becomes a tuple
+    of Columns, metrics of tasks. Other tables become SettingsTables, which refuse keys
+    that they lack.
 
         >>> read_settings("students").DISTIL["paper"].epochs
         3
@@ -143,14 +144,15 @@ PROFILES = {
 }
 
 Value = TypeVar("Value")
-# Settings in the description of a run: an options object, or JSON where the description
-# was read from a file.
+# Type of settings in the description of a run: an options object, or JSON where the
+# description was read from a file.
 Options = TypeVar("Options", Train, Importance, Json)
 
-# Speed of a training, by which run times are estimated: its FLOPs per second as a share
-# of those of a large matrix product, and additional seconds per step. Measured by 240
-# steps of 32 rows, with a BERT of 2 layers and hidden size 384: 4,628 GFLOP took 81
-# seconds on a core that does 91 GFLOP per second in a matrix product.
+# Speed of a training, by which run times are estimated. EFFICIENCY is its FLOPs per
+# second as a share of those of a large matrix product. STEP_SECONDS is added for each
+# step. Measured by 240 steps of 32 rows, with a BERT of 2 layers and hidden size 384:
+# 4,628 GFLOP took 81 seconds on a core that does 91 GFLOP per second in a matrix
+# product.
 EFFICIENCY = 0.65
 STEP_SECONDS = 0.02
 # Seconds of a run besides its training, for opening and scoring a model.
@@ -158,7 +160,7 @@ START_SECONDS = 5.0
 # Steps (kinds of runs) that have training settings among their arguments but do not
 # train. They make one forward pass over the rows, so their run time is estimated by it.
 READING = ("states", "quantise", "predict")
-# Smallest number of tokens to which users may cut the rows of their own data.
+# Users may cut the rows of their own data to this number of tokens or more.
 SHORTEST = 8
 # Parameters of notebooks and options of commands that together say which profile, data
 # and encoder are used.
@@ -217,6 +219,8 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
 
 def get_encoder_display_name(profile: str) -> str:
     """Return the name of an experiment's encoder on report pages, such as "MiniLM".
+
+    Where the settings have no name for it, it is "the encoder of toy" or the like.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return CALLED.get(profile, f"the encoder of {profile}")
@@ -279,8 +283,8 @@ def toy_backbone_spec() -> Spec:
 def untrained_toy_encoder_spec() -> Spec:
     """Return the Spec (description of a run) of a tiny encoder with random weights.
 
-    It has the sizes of the encoder of "toy" experiments. It serves tests, and
-    comparisons that show what pre-training brings."""
+    It has the sizes of the encoder of "toy" experiments. Comparisons with it show what
+    pre-training brings."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
@@ -386,7 +390,8 @@ class ProfileWithUserData(str):
     def token_limit(self) -> int:
         """Return the largest number of tokens that the encoder can read.
 
-        It is computed from its position embedding table. Longer rows have to be cut."""
+        It follows from the encoder's position embedding table. Longer rows have to be
+        cut."""
         base = find_encoder_shape(self)
         config = read_configuration(self.encoder_folder) if self.encoder_folder else {}
         return base.positions - find_position_offset(base.family, config)
@@ -441,8 +446,9 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
 
     A profile is an experiment's size, such as "mini". Where the parameters `data` (a
     user's rows) or `model` (a user's encoder) are set, it is a ProfileWithUserData, a
-    str that has them as attributes. In a notebook without the parameter `data`, `model`
-    may mean something else, and only `profile` is read.
+    str that has them as attributes. In a notebook without the parameter `data`, the
+    parameter `model` names a model of a paper, such as "TinyBERT-4L". So there only
+    `profile` is read.
 
     notebook_parameters: {parameter: value}, with at least `profile`."""
     parameters = (
@@ -488,7 +494,7 @@ def get_attribute_of_profile_with_user_data(profile: str, attribute_name: str) -
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
     A ProfileWithUserData is the name of an experiment's size with a user's own data or
-    encoder. So callers need not ask which of the two they have.
+    encoder. So callers need not ask whether a profile is one or a plain str.
 
     attribute_name: "data", "model" or "task_title"."""
     return getattr(profile, attribute_name, "")
@@ -527,11 +533,11 @@ def describe_user_data_and_model(profile: str) -> list[str]:
 
 
 def digest_user_data_and_model(profile: str) -> list[str]:
-    """Return digests of a user's own data and encoder, as [data, encoder] or more.
+    """Return digests of a user's own data and encoder, as [data, encoder].
 
-    A third one is that of the data's test rows, if there are any. A digest is "" where
-    there is no own data, or no own encoder. Results of other inputs are told apart by
-    them.
+    A third digest is that of the data's test rows, if there are any. A digest is ""
+    where there are no own data, or no own encoder. By the digests, results of other
+    data or encoders are recognised.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
@@ -570,8 +576,8 @@ def limit_user_data_row_counts(
 ) -> tuple[int, int]:
     """Return how many training and held-out rows a user's data allow, in this order.
 
-    Held-out rows are further training rows, by which heads and neurons are ranked; they
-    are at most a fifth of the rows.
+    Held-out rows are training rows that are not trained on: heads and neurons are
+    ranked by them. They are at most a fifth of the rows.
 
     user_data: the user's data, one line of text that names a file and its columns.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
@@ -586,7 +592,7 @@ def limit_user_data_row_counts(
 
 
 LABELS = Targets("hard")
-# Settings that all trainings share, by the names in the papers' tables of settings.
+# Settings that all trainings share, {name in the papers' tables of settings: value}.
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
@@ -598,9 +604,9 @@ def select_tasks(
 ) -> tuple[str, ...]:
     """Return the tasks of a report page: the chosen ones, or those of the profile.
 
-    Tasks may be chosen of the same kind (GLUE, SQuAD or SentEval) as those of the page.
-    A user's own data are a single task that replaces all. Raises Refused for an unknown
-    profile or task.
+    The chosen tasks have to be of the same kind (GLUE, SQuAD or SentEval) as those of
+    the page. A user's own data are a single task that replaces all. Raises Refused for
+    an unknown profile or task.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
@@ -658,7 +664,7 @@ def select_values_by_label(
 
 
 def find_data_source_name(profile: str, task: str) -> str:
-    """Return from where an experiment takes the data of a task.
+    """Return the name of the source from which an experiment takes the data of a task.
 
     It is "toy" (generated sentences), "glue", "squad", "senteval" or "treebank".
     Probing tasks come from SentEval at "paper", and from a treebank at "mini" and
@@ -676,8 +682,9 @@ def find_data_source_name(profile: str, task: str) -> str:
 def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return a dict that says which rows of a task an experiment of this size uses.
 
-    It has the source, the task, the number of rows and a digest. It is an argument of a
-    Spec, the description of a run, so that a run is only repeated on the same rows.
+    It has the source, the task, the number of rows and a digest (hash) of the data. It
+    is an argument of a Spec, the description of a run, so that a run is only repeated
+    on the same rows.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
@@ -697,15 +704,15 @@ def make_training_data_descriptor(
 ) -> DataDescriptor:
     """Return a dict that says which training rows of a task an experiment uses.
 
-    It has the source, the task, the number of rows and a digest, and is an argument of
-    a Spec, the description of a run. So a run is only repeated on the same rows. At
-    some sizes of experiment each seed draws its own training rows.
+    It has the source, the task, the number of rows and a digest (hash) of the data, and
+    is an argument of a Spec, the description of a run. So a run is only repeated on the
+    same rows. At some sizes of experiment each seed draws its own training rows.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     row_count: number of training rows; None means all.
-    held_out_row_count: number of further training rows, by which candidates of a search
-    are scored or heads are ranked.
+    held_out_row_count: number of further training rows that are not trained on; by them
+    candidates of a search are scored, or heads are ranked.
     adds_unseen_evaluation_rows: whether models are also scored on unseen rows: labelled
     rows on which nothing is trained or selected. A user's own data have none.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
@@ -745,7 +752,7 @@ def make_common_run_arguments(
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
-    data_descriptor: which rows, if not those of the profile.
+    data_descriptor: says which rows; None takes those of the profile.
     passage_window_settings_by_profile: {profile: how passages are cut}."""
     task_args = {
         "data": data_descriptor or make_profile_data_descriptor(profile, task),
@@ -865,7 +872,8 @@ def make_latency_arguments(
 ) -> RunArguments:
     """Return the arguments of a run that times the forward passes of encoders.
 
-    The step (kind of run) is `latency`; it computes in one CPU thread.
+    Pages on several papers time networks by such a run. Its step (kind of run) is
+    `latency`, which computes in one CPU thread.
 
     timed_pass_count: number of timed passes of each encoder.
     token_count: tokens of a sequence.
@@ -939,7 +947,7 @@ def augmented_rows_spec(
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
-    data_descriptor: which rows are augmented, if not those of the profile."""
+    data_descriptor: says which rows are augmented; None takes those of the profile."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = make_common_run_arguments(profile, task, data_descriptor, augment=options)
@@ -1030,7 +1038,8 @@ def list_rows_of_models(
 
     profile: size of the experiment, such as "mini".
     spec_function_by_model: {name of a model: f(profile, task) -> Spec of its run}.
-    further_labels: labels that all Rows have before these."""
+    further_labels: further labels of all Rows, such as kind="score"; they come before
+    task, model and seed."""
     return [
         Row(make(profile, task), **further_labels, task=task, model=model, seed=seed)
         for task, (model, make), seed in product(

@@ -5,7 +5,8 @@ several budgets. Each paper lists its methods in its `frontier.py`, and
 `lib.papers.frontier` collects them. So that methods can be compared, all students have
 one teacher and the same rows, epochs and seeds. They are trained in the two stages of
 `lib.papers.students`: they match the teacher's hidden states, then learn the labels. A
-method with a training of its own has as many epochs. The module does not import torch.
+method with a training of its own has as many epochs as these two stages together. The
+module does not import torch, so that notebooks start fast.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,9 +38,11 @@ class Method:
     those that a search "found", or the name of a module of lib.methods, which says what
     a further method keeps.
     once: whether it has a single model instead of one at each budget.
-    flops: f(profile) -> FLOPs of its model, if `keeps` does not give them.
-    added: f(profile) -> FLOPs on top of those of the kept heads and neurons.
-    least: f(profile) -> smallest share of the whole model's FLOPs that it can reach."""
+    flops: f(profile) -> FLOPs of its model; None counts them from `keeps`.
+    added: f(profile) -> FLOPs on top of those of the kept heads and neurons; None for
+    none.
+    least: f(profile) -> smallest share of the whole model's FLOPs that it can reach;
+    None where it reaches every budget."""
 
     # "whole" is the uncompressed model, "paper" a method of a paper, "control" a
     # simpler one that the papers lack, "combination" two methods at once.
@@ -54,10 +57,11 @@ class Method:
     # f(profile) -> FLOPs of the model; None counts those of the parts in `keeps`.
     flops: Callable[[str], int] | None = None
     # f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of the
-    # kept heads and neurons.
+    # kept heads and neurons. None: nothing is added.
     added: Callable[[str], int] | None = None
-    # f(profile) -> the smallest share of the whole model's FLOPs to which this method
-    # can reduce a model. A profile is a size of the experiments, such as "mini".
+    # f(profile) -> the smallest share, from 0 to 1, of the whole model's FLOPs to which
+    # this method can reduce a model. Lower budgets are left out. None: the method
+    # reaches every budget. A profile is a size of the experiments, such as "mini".
     least: Callable[[str], float] | None = None
 
 

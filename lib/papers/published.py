@@ -1,9 +1,11 @@
 """This module reads the papers' printed numbers, which are committed under
 `data/published/`.
 
-A paper's `corrections.csv` lists what is printed and needs a correction or a remark,
-and its `misses.csv` the printed values that cannot be computed again. The module does
-not import torch."""
+A paper's `corrections.csv` lists printed cells that need a correction or a remark.
+Tables are read as printed: pages show the corrections beside them. A paper's
+`misses.csv` lists printed values that do not follow from the paper's own other numbers,
+such as a FLOPs count that the printed sizes do not give. The module does not import
+torch, so that notebooks start fast."""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 
     from lib.stats.compare import ScoreTable
 
-# {row, width and column of a printed table, as the text "row, 3/12, column": difference
-# of two printed scores}.
+# {"row, 3/12, column": difference of two printed scores}. The key names the row, the
+# width (kept heads of 12) and the column of a printed table.
 PointsByRow: TypeAlias = dict[str, float]
 
 
@@ -69,9 +71,9 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     """Return a paper's printed table as a DataFrame, with rows and columns as printed.
 
     Measured numbers are compared with it. Numbers are floats, or integers in a column
-    that has only whole numbers and no gaps. A dash ("not reported")
-    and an empty cell are NaN. A width such as "3/12" stays text. Raises Refused for an
-    unknown paper or table.
+    that has only whole numbers and no gaps. A dash ("not reported") and an empty cell
+    are NaN. A width such as "3/12" stays text. Raises Refused for an unknown paper or
+    table.
 
         >>> read_table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
         np.float64(80.3)
@@ -140,7 +142,7 @@ def make_printed_score_table(
     "m", or "1/12" in a table without this column.
     rename_row: f(printed name of a row) -> its name in our tables.
     new_name_by_column: {printed column: its name in our tables}. Columns that begin
-    with "Avg" become "average"."""
+    with "Avg" always become "average"."""
     new_name_by_column = dict(new_name_by_column)
     by_row = {}
     for row in read_rows(paper, table_name):
@@ -208,7 +210,7 @@ def _select_remarks_on_places(
     Refused for a place without a remark.
 
     list_file_name: "corrections" says how a printed number has to be read, "misses" why
-    a printed value cannot be computed again.
+    a printed value does not follow from the paper's other numbers.
     places_in_paper: such as "table03"; empty means the whole paper."""
     rows = disk.read_csv(_find_table_file(paper, list_file_name))
     all_places = {place for row in rows for place in row["table"].split("; ")}

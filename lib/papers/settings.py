@@ -27,8 +27,8 @@ def join_printed_and_our_settings(
 ) -> pd.DataFrame:
     """Return a table of text with a paper's settings and those of our runs beside them.
 
-    It has the columns ("published", column) and the keys of `our_settings_by_column`; a
-    setting that our runs lack is a dash.
+    Its columns are ("published", column) for each printed column, then the keys of
+    `our_settings_by_column`. A setting that our runs lack is a dash.
 
     printed_settings: a line for each setting, which the index names.
     our_settings_by_column: {(source, column of `printed_settings`): {setting: value}},
@@ -48,7 +48,8 @@ def join_printed_and_our_settings(
 def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
     """Return a bool frame that says which settings of our runs differ from the paper's.
 
-    It has the shape of `joined_settings`. Printed settings and dashes are False.
+    It has the shape of `joined_settings`, and pages mark the settings by it. Printed
+    settings and dashes are False.
 
     joined_settings: table with the paper's settings and ours beside them, made by
     `join_printed_and_our_settings`."""

@@ -2,10 +2,12 @@
 width, distilled, then fine-tuned.
 
 It is the procedure of DynaBERT (Hou et al. 2020). GhostBERT uses it for its models and
-for the pruned baselines beside them (section 2.3), and the comparison of all papers
-uses it too. The module does not import torch.
+for the pruned baselines beside them (section 2.3). `lib.papers.frontier`, the
+comparison of all papers, uses it too. The module does not import torch, so that
+notebooks start fast.
 
-A width is m of 12 attention heads, and the same share of neurons."""
+A width m means that each layer keeps m of 12 attention heads, and the same share of its
+neurons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -83,8 +85,8 @@ def select_possible_widths(
 ) -> tuple[int, ...]:
     """Return those widths at which an encoder keeps a whole number of heads.
 
-    So small encoders leave out widths that they cannot have. Raises Refused where none
-    is possible, and for a width that is not from 1 to 12.
+    So tables leave out widths that a small encoder cannot have. Raises Refused where
+    none is possible, and for a width that is not from 1 to 12.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     widths_in_twelfths: shares of heads that pruned models keep, times 12, from 1 to
@@ -154,7 +156,8 @@ def adapt_train_settings_to_ghosts(
     their weights are tied to the number of tokens.
 
     ghost_options: settings of the ghost modules; None for a student without.
-    kernel_learning_rate: None and 0 mean that of `train`."""
+    kernel_learning_rate: learning rate of the kernels; None and 0 mean that of
+    `train`."""
     if not ghost_options:
         return replace(train, taps=0.0)
     train = replace(train, taps=kernel_learning_rate or train.taps)
@@ -254,8 +257,8 @@ def student_spec(
     ghost_options: settings of ghost modules (GhostBERT's convolutions); None gives the
     pruned baseline.
     family: family of encoders, such as "bert".
-    is_augmented: whether it is distilled on augmented rows; None leaves that to the
-    profile.
+    is_augmented: whether the student is distilled on augmented rows; None takes the
+    profile's choice.
     targets: what the fine-tuning learns, by default labels.
     learning_rate: learning rate of the distillation; None and 0 mean that of the
     profile.

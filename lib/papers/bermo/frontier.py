@@ -9,8 +9,8 @@ from lib.papers import students
 from lib.papers.bermo import recipes
 from lib.papers.points import Method, make_single_stage_train_settings
 
-# Weights are pruned by magnitude, because the training of BERT without the weighted sum
-# of layers diverges under movement pruning.
+# Pruning method of the two models in POINTS. It is magnitude pruning, because under
+# movement pruning the training of BERT without the weighted sum of layers diverges.
 METHOD = "Magnitude"
 
 

@@ -1,7 +1,7 @@
-"""This module has what BERMo's claims measure beside scores: the epochs until a score
-is reached, and the gradient in the lower layers.
+"""This module has what BERMo's claims measure beside scores: in how few epochs a model
+scores as well as BERT, and how large gradients are in the lower layers.
 
-It does not import torch."""
+It does not import torch, so that notebooks start fast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""This module has the options of BERMo. It does not import torch.
+"""This module has the options of BERMo. It does not import torch, so that notebooks
+start fast.
 
-A field's default means "off". So a field that is added later leaves the identity of
-earlier runs as it was. The comment at a field also says what the paper leaves open."""
+A field's default means "off", and the identity of a run leaves out fields with their
+default. So a field that is added later does not change the identity of earlier runs.
+The comment at a field also says what the paper leaves open."""
 
 import math
 from dataclasses import dataclass
@@ -24,23 +26,24 @@ class Mix(Option):
     A layer mix is a learned weighted sum of the outputs of all layers, which replaces
     the last layer's output. Raises Refused for a value that is not allowed.
 
-    norm: over what the outputs are normalised before the sum: "layers", "layers_affine"
-    (with a learned scale and shift), "channels", "tokens" or "none".
-    init: how the weights are initialised.
-    lr: learning rate of the weights and of the scale of the sum.
+    norm: the axis over which the outputs are normalised before the sum: "layers",
+    "layers_affine" (with a learned scale and shift), "channels", "tokens" or "none".
+    init: how the weights of the sum are initialised.
+    lr: learning rate of these weights and of gamma, the learned scale of the sum.
     dropout: dropout rate of the normalised outputs.
     plain: "" for the learned sum. A control learns no weights: "mean" takes the mean of
     a token's embedding and layer outputs, "embedding" the mean embedding of all tokens
     of the row."""
 
     # Axis over which the outputs of layers are normalised before they are summed. The
-    # paper's text says over "layers"; but then, with equal weights, the terms of the
-    # sum cancel to exactly 0.
+    # paper's text says over "layers". But values that are normalised over layers add up
+    # to 0, so with equal weights the sum is exactly 0.
     norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
     # How the weights are initialised. The paper says "Xavier", without the
     # distribution; ELMo's code, on which it builds, has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
-    # Learning rate of the weights and the scale of the sum; the paper has 1e-2.
+    # Learning rate of the weights and of gamma, the scale of the sum; the paper has
+    # 1e-2.
     lr: Positive
     # Dropout rate of the normalised outputs of layers; the paper gives none.
     dropout: ShareBelow1 = 0.0
@@ -75,9 +78,10 @@ class Prune(Option):
     for a value that is not allowed, and for a penalty or a target that the method or
     the other values exclude.
 
-    method: what decides on a weight: its "magnitude", or a learned score: "movement"
-    keeps the highest scores, "soft" those above a threshold, and "l0" draws masks from
-    scores.
+    method: what decides whether a weight is kept: its "magnitude", or a learned score.
+    "movement" keeps the weights with the highest scores, "soft" those with a score
+    above a threshold, and "l0" draws masks at random from a distribution that the
+    scores set.
     initial_threshold, final_threshold: the share of weights that is kept; for "soft"
     the least sigmoid of a score that is kept. For "l0" their ratio only scales the
     penalty.
@@ -85,13 +89,14 @@ class Prune(Option):
     initial_warmup, final_warmup: steps with the initial threshold at the start, and
     with the final one at the end, as multiples of w.
     lr, init: learning rate and initial value of the scores.
-    final_lambda: weight of the penalty on scores, at the final threshold, which is then
-    above 0; "magnitude" has no scores.
+    final_lambda: weight in the loss of the penalty on scores, once the threshold is
+    final; 0 for no penalty. Above 0 it needs a final threshold above 0, and a method
+    with scores, which "magnitude" is not.
     target: the share of weights to keep, which a controller reaches by changing the
     penalty's weight; 0 for no controller. It is for "soft" and "l0", with a
     `final_lambda` above 0.
-    overlong: what happens where both warm-ups take all steps: "refuse" is an error,
-    "jump" changes the threshold at once."""
+    overlong: what happens where the two warm-ups together take all steps: "refuse" is
+    an error, "jump" changes the threshold at once."""
 
     # How the weights that stay are chosen: "magnitude" keeps the largest ones, the
     # others decide by learned scores. The paper's tables call "movement" topK and

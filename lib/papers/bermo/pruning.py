@@ -1,7 +1,7 @@
 """This module prunes weights during fine-tuning, adds the layer mix, freezes parts of a
 model and records gradients (BERMo, section 2.3; Sanh et al. 2020).
 
-Each class is called by the training loop in every step."""
+Each class is a callback of the training loop (lib.train.loop)."""
 
 from itertools import pairwise
 from typing import NamedTuple

@@ -4,7 +4,7 @@ descriptions of runs, of its models.
 At profile `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and,
 where the paper is silent, those of the public code of movement pruning.
 `data/published/bermo/deviations.toml` lists what the small profiles `toy` and `mini` do
-differently. The module does not import torch."""
+differently. The module does not import torch, so that notebooks start fast."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,7 +55,8 @@ DENSE: dict[str, Train] = S.DENSE
 MASKED: dict[str, Train] = S.MASKED
 EPOCHS: dict[str, int] = S.EPOCHS
 ROWS: dict[str, dict[str, int]] = S.ROWS
-# Loss on labels and a teacher's logits; the temperature is that of the public code.
+# Loss of a pruned model that is distilled: on labels and on a teacher's logits. The
+# temperature is that of the public code of movement pruning.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.read_deviation_sentences_by_profile("bermo")
 Value = TypeVar("Value")
@@ -75,7 +76,7 @@ def find_setting(
 
     values_by_profile: the table.
     profile: size of the experiment, "toy", "mini", "base" or "paper".
-    setting_name: what the value is, for the error message."""
+    setting_name: what the value is, such as "warm-ups", for the error message."""
     check_known_name(f"profile with {setting_name}", profile, values_by_profile)
     by_task = values_by_profile[profile]
     if "" not in by_task:
@@ -112,7 +113,7 @@ def make_bermo_run_arguments(
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT", "BERMo" with its weighted sum of all layers, or a control: "Mean
     of all states" or "Embeddings alone".
-    further_arguments: further arguments, which are added to the result."""
+    further_arguments: {name: value} of arguments that are added to the result."""
     check_known_name("model", model_name, [*MODELS, *PLAIN])
     mix = MIX[profile] if model_name == "BERMo" else None
     if model_name in PLAIN:
@@ -173,9 +174,9 @@ def unpruned_model_spec(
     probe of what they contain.
     lower_case: False keeps capitals although the vocabulary is uncased; None takes the
     setting of the pre-trained model.
-    learning_rate: of the model's weights; 0 takes the profile's, or 1e-3 with a frozen
-    encoder.
-    layer_mix_learning_rate: of the mix; 0 takes the profile's."""
+    learning_rate: that of the model's weights; 0 takes the profile's, or 1e-3 with a
+    frozen encoder.
+    layer_mix_learning_rate: that of the mix; 0 takes the profile's."""
     train = make_train_settings(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
@@ -263,7 +264,7 @@ def make_pruning_settings(
     first, last = (1, 1) if kind == "l0" else parts
     first = pruning_delay_in_warmups or first
     # At the small profiles a run may have fewer steps than the two phases of constant
-    # threshold, at its start and end, together. They are then shortened.
+    # threshold, at its start and end, together. The two phases are then shortened.
     if not EXAMPLES[profile] and w * (first + last) >= steps:
         w = steps // (first + last + 1)
     options |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}

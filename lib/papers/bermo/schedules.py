@@ -1,10 +1,11 @@
 """This module has the schedules of fine-pruning as functions of the training step
 (BERMo, section 2.3; Sanh et al. 2020).
 
-They give the threshold of the masks and the weight of the penalty. A controller changes
-that weight until a target share of the weights is kept. Letters: w is
-`Prune.warmup_steps`; i and f are the initial and final warm-up in units of w; T is the
-number of steps, which are counted from 0. The module does not import torch."""
+They give the threshold of the pruning masks and the weight of the penalty on mask
+scores. A controller changes that weight until a target share of the weights is kept.
+Letters: w is `Prune.warmup_steps`; i and f are the initial and final warm-up in units
+of w; T is the number of steps, which are counted from 0. The module does not import
+torch, so that notebooks start fast."""
 
 import math
 from dataclasses import dataclass
@@ -45,8 +46,8 @@ class Ramp:
         """Return the threshold of the pruning masks at a training step, counted from 0.
 
         Between `first` and `last` it is `end + (start - end) (1 - (step - first) /
-        (last - first))^3`. It is `start` up to `first`, even where `last` comes before
-        it, and `end` after both."""
+        (last - first))^3`. It is `start` up to `first`, and `end` after `last`. Where
+        `last` comes before `first`, it jumps from `start` to `end` after `first`."""
         if step <= self.first:
             return self.start
         if step > self.last:

@@ -1,8 +1,8 @@
 """This module pairs documents for pre-training, as EfficientBERT's public code does.
 
-The paper gives only the length of a pair. In its code an article is one line. So each
-document is one segment, and each is the first segment of one pair, whose second segment
-is another document."""
+The paper gives only the length of a pair. In its code an article is one line. So a
+document is one segment here. Each document is the first segment of one pair, whose
+second segment is another document."""
 
 from collections.abc import Iterator, Sequence
 
@@ -52,8 +52,8 @@ def iterate_encoded_segment_pairs(
     for number in range(count):
         if rng.random() < SHORT:
             # The authors' code draws a shorter target length here. Where a document is
-            # one segment, this length is not used. But the draw advances the generator,
-            # and so decides on the pairs that follow.
+            # one segment, this length is not used. But the draw is made here too, since
+            # it advances the generator and so decides on the pairs that follow.
             rng.integers(2, room + 1)
         other = (number + 1 + int(rng.integers(count - 1))) % count
         first, last = _truncate_document_pair(

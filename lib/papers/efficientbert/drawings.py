@@ -19,7 +19,7 @@ DECADES = "z in decades, 3 is 1000"
 
 class ScaledSurface(NamedTuple):
     coordinates: np.ndarray  # [N].
-    heights_by_scale: dict[str, np.ndarray]  # Each [N, N].
+    heights_by_scale: dict[str, np.ndarray]  # {label of an axis: z [N, N]}.
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:

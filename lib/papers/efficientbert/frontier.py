@@ -1,7 +1,7 @@
 """This module lists EfficientBERT's methods for the frontier, a comparison of score and
 cost of all papers' methods.
 
-Each is one published network, which has a single size."""
+Each method is one published network, which has a single size."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,8 @@
 """This module has what EfficientBERT's claims measure beside task scores.
 
 It measures the last loss of a training, how early a training from inherited weights (a
-warm start) reaches a loss, and how fast a network is. It does not import torch."""
+warm start) reaches a loss, and how fast a network is. It does not import torch, so that
+notebooks start fast."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def compute_share_of_steps_to_match_loss(
 
     A warm start begins with inherited weights. The value is the number of its steps
     until then, as a share of the steps of the training from scratch up to its last
-    logged one. It is 1 where the loss is not reached earlier. Losses are smoothed by a
-    trailing mean over 5 % of the points.
+    logged one. It is 1 where the warm start does not reach the loss earlier. Losses are
+    smoothed by a trailing mean over 5 % of the points.
 
     warm_started_curve, curve_from_scratch: the logged curves of the two trainings,
     {"step": [N], name of a loss: [N]}.
@@ -51,11 +52,11 @@ def compute_share_of_steps_to_match_loss(
 def compute_share_of_steps_to_match_by_seed(
     runs_frame: pd.DataFrame, loss_name: str = "loss"
 ) -> dict[int, float]:
-    """Return for each seed how early a warm start reaches the loss from scratch.
+    """Return for each seed how early a warm start reaches the final loss from scratch.
 
     The result is {seed: share}. The share is the steps until a training with inherited
     weights reaches the last loss of a training from scratch, divided by all steps of
-    the training from scratch. Seeds without both runs are left out.
+    the training from scratch. A seed that lacks one of the two runs is left out.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).
@@ -80,7 +81,8 @@ def list_shares_of_steps_to_match_loss(
 
     A run with inherited weights gets the number of its steps until then, as a share of
     the steps from scratch. A run from scratch gets 0, so that the difference between
-    the two models is this share. A run gets NaN where its seed lacks the other.
+    the two models is this share. A run gets NaN where its seed lacks a run of the other
+    model.
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).
@@ -92,8 +94,8 @@ def list_shares_of_steps_to_match_loss(
 def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[float]:
     """Return the training loss of each run at its last logged step.
 
-    The loss is smoothed by a trailing mean over the last 5 % of the logged points. Such
-    losses compare trainings that start from different weights.
+    The loss is smoothed by a trailing mean over the last 5 % of the logged points. By
+    these losses, trainings that start from different weights are compared.
 
     runs_frame: a DataFrame with a row for each run; the column "run" has the finished
     Run, and none is missing.
@@ -132,8 +134,9 @@ def estimate_speed_up(
     first finished run that timed the models counts. The result is None where there is
     none.
 
-    latency_frames: a list of which only the first DataFrame is read. It has a row for
-    each run, and the column "run" has the finished Run, or None.
+    latency_frames: a list of which only the first DataFrame is read, as one run times
+    all models. It has a row for each run, and the column "run" has the finished Run, or
+    None.
     unused_columns: not used; all functions that measure runs take this argument.
     model_name: the model, as the run that timed it calls it. Raises KeyError for
     another name, and for that of the reference."""

@@ -1,8 +1,9 @@
 """This module has the options of EfficientBERT's search and distillation. It does not
-import torch.
+import torch, so that notebooks start fast.
 
-A field's default means "off". So a field that is added later leaves the identity of
-earlier runs as it was. The comment at a field also says what the paper leaves open."""
+A field's default means "off", and the identity of a run leaves out fields with their
+default. So a field that is added later does not change the identity of earlier runs.
+The comment at a field also says what the paper leaves open."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -28,16 +29,16 @@ class Search(Option):
     method: how candidates are proposed: "random"; "cascade", random draws that a
     cascade of classifiers accepts; or "evolution".
     budget: number of candidates that are evaluated.
-    draws: most random draws (for evolution: mutations) in which one new candidate is
-    sought.
+    draws: largest number of random draws (for evolution: mutations) in which one new
+    candidate is sought.
     initial: evaluations before the cascade is first fitted.
     refit: evaluations between two fits of the cascade.
-    encoding: "index" where the cascade is fitted on the formulas and sizes of the
-    feed-forward networks, with a number for each symbol of a formula such as W2 gelu(W1
-    x), and for each size; "" without a cascade.
+    encoding: features on which the cascade is fitted. "index" has a number for each
+    symbol in the formulas of the feed-forward networks, such as W2 gelu(W1 x), and for
+    each of their sizes; "" is for methods without a cascade.
     population: number of latest candidates from which evolution takes parents.
     tournament: number of candidates drawn from the population, of which the best is the
-    parent.
+    parent of the next candidate.
     score: score of a candidate: "" is the task's first metric; "loss" is exp(-L) of the
     loss L on the teacher's logits (equation 3)."""
 
@@ -46,8 +47,8 @@ class Search(Option):
     # are fitted on the scores of earlier candidates. "evolution" mutates good
     # candidates. The paper names the search method LaNAS, but its code has "cascade".
     method: Literal["random", "cascade", "evolution"]
-    # Number of candidates that are evaluated, failed ones included. The paper's three
-    # stages have 1,900, 100 and 3,000.
+    # Number of candidates that are evaluated, failed ones included. The paper has 1,900
+    # in stage 1 of its search, 100 in stage 2 and 3,000 in stage 3.
     budget: Count
     # Largest number of random draws, or of mutations for "evolution", in which one new
     # candidate is sought. If none passes all classifiers of "cascade", the draw that
@@ -59,9 +60,9 @@ class Search(Option):
     # For "cascade": number of evaluated candidates between two fits of its classifiers.
     # The authors' code has 10. Other methods have 0.
     refit: int = 0
-    # For "cascade": features of a candidate that its classifiers read. "index" has a
-    # number for each symbol of the formulas, such as W2 gelu(W1 x), and for each size
-    # of the feed-forward networks. Other methods have "".
+    # For "cascade": how a candidate becomes the features that the classifiers read.
+    # "index" has a number for each symbol of the formulas, such as W2 gelu(W1 x), and
+    # for each size of the feed-forward networks. Other methods have "".
     encoding: Literal["", "index"] = ""
     # For "evolution": parents are taken from this number of latest candidates.
     population: int = 0

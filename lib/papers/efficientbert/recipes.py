@@ -4,7 +4,8 @@ descriptions of runs, that train the networks.
 The paper is Dong et al., Findings of EMNLP 2021. The settings of profile `paper` are
 the printed ones (section 4.3), and where the paper is silent those of the public code.
 The small profiles `toy` and `mini` have their own, chosen once before the first
-recorded run. Searches are in `searches.py`. The module does not import torch."""
+recorded run. Searches are in `searches.py`. The module does not import torch, so that
+notebooks start fast."""
 
 from __future__ import annotations
 
@@ -90,16 +91,18 @@ TAUGHT: dict[str, Warmup] = S.TAUGHT
 PART: dict[str, tuple[int, int]] = S.PART
 TENTH: dict[str, int] = S.TENTH
 
-# Rows of Table 2 that are trained by another recipe than its other rows.
+# Rows of Table 2 that are trained by another recipe than its other rows: the teacher is
+# only fine-tuned, PLUS inherits weights from a supernet that was trained on several
+# tasks, and COLD starts from random weights.
 TEACHER_ROW = "BERT_BASE (Teacher)"
 PLUS = "EfficientBERT+"
 COLD = "EfficientBERT w/o Warm-up KD"
 # The public code trains "EfficientBERT++" with one full inner width D of the
-# feed-forward networks, but counts its parameters with another. There is a network for
-# either.
+# feed-forward networks, but counts its parameters with another. So there is a network
+# for each of the two widths.
 PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
-# Replacement for the baseline MobileBERT_TINY, which a Net cannot describe. It has as
-# many parameters: 24 thin layers of two feed-forward networks each, without
+# Replacement for the baseline MobileBERT_TINY, whose bottlenecks a Net cannot describe.
+# It has as many parameters: 24 thin layers of two feed-forward networks each, without
 # bottlenecks, and with the teacher's number of heads.
 THIN = "MobileBERT_TINY shape"
 
@@ -164,9 +167,9 @@ def find_network(network_name_or_formula: str) -> Net:
 
     A Net describes a small BERT whose feed-forward networks (FFNs) have searched
     formulas and sizes. A name with "W2" in it is taken as a formula, such as "W2
-    gelu(W1 x)". So a reader can try a formula. The result is then the base network,
-    which has 6 layers, with this formula in each layer. Raises Refused for an unknown
-    name, and FormulaError for a formula that is not allowed.
+    gelu(W1 x)". So a reader can try a formula. For a formula the result is the base
+    network, which has 6 layers, with this formula in each layer. Raises Refused for an
+    unknown name, and FormulaError for a formula that is not allowed.
 
     network_name_or_formula: a name in EfficientBERT's tables, or a formula."""
     if "W2" in network_name_or_formula:
@@ -188,8 +191,8 @@ def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
     sizes. Hidden size and inner width shrink, and the formulas stay. A network of 12
     heads gets the number of heads of the profile's encoder, others as many in
     proportion. Layers may be left out: the new depth divides the teacher's or is a
-    multiple of it. At "paper" the network stays as it is. Raises Refused for an unknown
-    network.
+    multiple of it, so that layers of the two can be paired. At "paper" the network
+    stays as it is. Raises Refused for an unknown network.
 
     network_name_or_formula: a name in EfficientBERT's tables, or one formula for all
     layers, such as "W2 gelu(W1 x)".
@@ -229,9 +232,9 @@ def list_embedding_sizes(profile: str) -> EmbeddingSizes:
 def find_parameter_count_bounds(profile: str) -> ParameterBounds:
     """Return (least, most) parameters that a network of the search may have.
 
-    They include the linear map from the network's hidden size to the teacher's. At
-    "paper" they are 15 and 16 million. At "toy" and "mini" they lie at fixed shares of
-    the range from the smallest network to the largest one.
+    The numbers include the linear map from the network's hidden size to the teacher's.
+    At "paper" they are 15 and 16 million. At "toy" and "mini" they lie at fixed shares
+    of the range from the smallest network to the largest one.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
     if profile in LIMITS:
@@ -260,9 +263,9 @@ def make_corpus_descriptor(
     """Return the dict that says which text a pre-training reads.
 
     For text in files it is {"text": name, "digest": ..., "documents": count}, without
-    "documents" if all are read. The digest makes sure that each machine reads the same
-    text. For the profile "toy", whose sentences are generated, it is {"sentences":
-    count, "seed": 1}.
+    "documents" if all are read. The digest, a hash of the text, makes sure that each
+    machine reads the same text. For the profile "toy", whose sentences are generated,
+    it is {"sentences": count, "seed": 1}.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     document_count: number of documents; None takes the profile's.
@@ -413,7 +416,8 @@ def make_finetuning_settings(
 
     They are the profile's, except that some tasks have other epochs, lengths, learning
     rates or steps between evaluations, or select the best model by the mean of two
-    metrics. At "paper" only the last of these holds for teachers.
+    metrics. At "paper" the training of teachers differs by task only in how the best
+    model is selected.
 
     settings_by_profile: {profile: settings}; those of teachers are the dict TEACHER.
     profile: size of the experiment, "toy", "mini" or "paper"."""
@@ -561,9 +565,9 @@ def search_stage_3_supernet_spec(profile: str) -> Spec:
     shared weights. Each step trains a random one of them, so that stage 3 can score
     them without training. The formulas of its feed-forward networks are those that
     EfficientBERT's stage 2 found. It starts from weights that were trained on text. At
-    "paper" a tenth of each task's rows is held out; the search scores on that of its
-    one task. The Spec is the frozen description of this run. Its seed is 0, so runs of
-    all seeds share the result.
+    "paper" a tenth of each task's rows is held out; the search scores on the held-out
+    rows of its one task. The Spec is the frozen description of this run. Its seed is 0,
+    so runs of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
 

@@ -3,9 +3,9 @@ of runs, of Tables 5 and 6 and of Figure 3.
 
 Three searches follow each other, and each starts from the result of the one before. A
 Spec refers to such a result before it exists: `Output("before", "net")` is the network
-that the input run `before` will find, and `Output("search", "supernet")` that network
-at full size, which the last stage trains as a supernet. The module does not import
-torch."""
+that the input run `before` will find, and `Output("search", "supernet")` is a network
+with the same formulas at full size, which is trained as the supernet of the last stage.
+The module does not import torch, so that notebooks start fast."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -275,10 +275,10 @@ def final_training_spec(
 def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
     """Describe the run that trains a network as briefly as the search does.
 
-    Stages 1 and 2 of the search train networks so. The metrics of the run include the
-    score on held-out rows by which these stages rank networks. So the ranking can be
-    compared with that after full training. The Spec is the frozen description of this
-    run, still without a seed.
+    Stages 1 and 2 of the search train their candidates in the same way. The metrics of
+    the run include the score on held-out rows by which these stages rank networks. So
+    the ranking can be compared with that after full training. The Spec is the frozen
+    description of this run, still without a seed.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     net: description of the network.

@@ -1,7 +1,8 @@
 """This module lists the steps, the kinds of runs, that only EfficientBERT has.
 
-MAKING has the steps that save weights, MEASURING the others, in the form of
-lib.core.steps."""
+MAKING has the steps that save weights, MEASURING the others. An entry is {step:
+(version, names of input runs, names of arguments, module of this folder)};
+lib.core.steps explains it."""
 
 MAKING = {
     "warmup": (

@@ -78,7 +78,7 @@ def pair_student_with_teacher_states(
     pairs of layers and the distance. Raises Refused where neither number of layers
     divides the other.
 
-    distillation: options; `mask` and `zero` say how padded tokens count.
+    distillation: options; `mask` and `zero` say whether padded tokens count.
     kept_teacher_heads_by_layer: for each layer of a student with pruned heads, the
     indices of the teacher's heads that it still has; () means all."""
     pairs = pair_student_with_teacher_layers(
@@ -234,8 +234,8 @@ def make_student_for_task(
 
     Without an architecture, a start model that an earlier run changed, such as by
     pruning, is the student itself. Else a new model is made, which inherits weights of
-    the start model (`make_student`). Either has a linear map `projection` from its
-    hidden size to the teacher's.
+    the start model (`make_student`). In both cases the student has a linear map
+    `projection` from its hidden size to the teacher's.
 
     run: the run that is made; its input `start`, optional, is the start model.
     student_architecture: description of the student's network; None takes that of the
@@ -265,8 +265,9 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
     For each of L layers it is a list of the indices of these heads, in the student's
     order. So each head of the student is compared with the same head of the teacher.
-    They are read from the report that the operation "cut" left in the run's input
-    `start`. The result is () where there is none, so also after the operation "keep".
+    They are read from the report that the pruning operation "cut" left in the run's
+    input `start`. Where there is no such report, so also after the operation "keep",
+    the result is (), which stands for all heads.
 
     run: the run that is made, with its input runs."""
     start = run.inputs.get("start")
@@ -340,8 +341,8 @@ def save_tensors(
 ) -> None:
     """Write tensors to a safetensors file in a folder, which is made if needed.
 
-    Weights that are no part of a model itself, such as the heads of several tasks, are
-    saved so.
+    It saves weights that are no part of a model itself, such as the heads of several
+    tasks.
 
     tensors: {name: tensor}.
     folder: None writes nothing; it stands for a run that keeps no model."""
@@ -407,7 +408,8 @@ def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
     """Copy the weights of a linear layer into one with the same or fewer inputs.
 
     So a narrower student inherits from a wider model. The weights of the first
-    `in_features` inputs are taken. The layer is changed in place.
+    `in_features` inputs, as many as `linear` has, are taken. The layer is changed in
+    place.
 
     linear: the layer that gets the weights.
     weight, bias: [out, at least in_features] and [out]."""

@@ -1,7 +1,7 @@
 """This module has what EfficientBERT's Figures 7 and 8 share: the grid of runs, and a
 table and a figure of how far students are from their teacher.
 
-It does not import torch."""
+It does not import torch, so that notebooks start fast."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from lib.report.tables import Runs
 
 
-# A page has a figure of distances, such as one for each attention head, only if a
-# network has at least this number of them. With fewer, a table of the means is enough.
+# A page has a figure of the distances between student and teacher, such as one distance
+# for each attention head, only if a network has at least this number of distances. With
+# fewer, a table of the means is enough.
 MANY = 8
 
 
@@ -121,7 +122,7 @@ def format_student_similarity_sentences(
     """Return a sentence for each set of runs that compares students with their teacher.
 
     It has the mean of a metric over runs for each student, and the number of seeds.
-    Below three seeds it says that these show no order of the students.
+    With fewer than three seeds it says that these show no order of the students.
 
     outputs_by_source_heading: {heading of a set of runs: its runs}, as
     `load_last_layer_outputs_by_source` returns it.
@@ -152,7 +153,7 @@ def show_student_teacher_distances(
 
     Return the distances as a DataFrame with the columns source (heading of a set of
     runs), model and distance, a row for each distance. There is no figure where each
-    student has fewer than 8 of them.
+    student has fewer than 8 distances.
 
     page: the page of results that is being made.
     outputs_by_source_heading: {heading of a set of runs: its runs}, as

@@ -341,8 +341,8 @@ def encode_corpus(
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(iterate_document_token_ids, corpus, tokenizer)
-    # Tokenising is slow, so the token ids are cached on disk. They are the same for all
-    # epochs and seeds, and for all runs with this text and vocabulary.
+    # Tokenising a large text is slow, so the token ids are cached on disk. They are the
+    # same for all epochs and seeds, and for all runs with this text and vocabulary.
     documents = tokens.load_or_compute_token_rows(key, read, ("ids",))["ids"]
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names = ("input_ids", "token_type_ids")

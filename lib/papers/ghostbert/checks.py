@@ -1,5 +1,5 @@
-"""This module makes options of ghost modules, which formulas that check the paper's
-printed costs use (lib.claims.checks)."""
+"""This module makes options of ghost modules. Formulas that check the paper's printed
+costs take them (lib.claims.checks)."""
 
 from functools import partial
 

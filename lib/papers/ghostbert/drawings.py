@@ -1,7 +1,7 @@
 """This module draws the panels of GhostBERT's Figure 1, the score lost over the share
-of the FLOPs, with printed values beside ours.
+of the FLOPs, with the printed values beside those of our runs.
 
-It does not import torch."""
+It does not import torch, so that notebooks start fast."""
 
 from collections.abc import Collection, Mapping
 

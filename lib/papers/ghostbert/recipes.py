@@ -5,7 +5,7 @@ The paper is Huang et al., ACL 2021. At profile `paper` the settings are the pri
 ones (Appendix A.2, Table 8) wherever there is one. The small profiles `toy` and `mini`
 have their own, chosen before their first recorded run;
 `data/published/ghostbert/deviations.toml` lists each difference. The module does not
-import torch.
+import torch, so that notebooks start fast.
 
 A width m is the number of attention heads that are kept of 12, and the same share of
 neurons. A ghost is a feature that a cheap convolution computes from others; a tap is a
@@ -44,11 +44,12 @@ from lib.stats import cost
 if TYPE_CHECKING:
     import pandas as pd
 
-# {(kept twelfths of the width, row of a table): f(profile, task) -> Spec}. A Spec is
-# the description of a run, here of a control.
+# {(width, name of a row): f(profile, task) -> Spec} of the control models that a table
+# adds to the paper's. A width is the number of kept heads of 12, such as 3. A Spec is
+# the description of the run that makes a control.
 ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
-# {(unit, heading) of a column in a table of costs: text of the cell}, such as
-# ("GFLOPs", "printed").
+# {(unit, heading): text of the cell} of one row in a table of costs. Unit and heading
+# name a column, such as ("GFLOPs", "printed").
 CostCells = dict[tuple[str, str], str]
 
 
@@ -90,9 +91,10 @@ GHOST: Json = S.GHOST
 ABLATIONS: dict[str, Json] = S.ABLATIONS
 POSITIONS: dict[str, Json] = S.POSITIONS
 DEVIATIONS = published.read_deviation_sentences_by_profile("ghostbert")
-# Suffixes of the names of table rows whose training differs. In this order: the kernels
-# of ghost modules have another learning rate; the distillation is longer; the first of
-# two stages of training learns labels too, instead of a teacher's hidden states.
+# Suffixes of the names of table rows whose training differs. With APART the kernels of
+# ghost modules have another learning rate. With MORE the distillation is longer. With
+# AGAIN the first of the two training stages learns labels, as the second does, instead
+# of a teacher's hidden states.
 APART = ", own rate of taps"
 MORE = ", distilled longer"
 AGAIN = ", labels twice"
@@ -110,8 +112,8 @@ def select_ablation_tasks(
 ) -> tuple[str, ...]:
     """Return the tasks for those tables of GhostBERT that have five tasks in the paper.
 
-    They are the chosen ones or, without a choice, those of the five that an experiment
-    of this size has.
+    They are the chosen ones or, without a choice, those of the paper's five tasks that
+    an experiment of this size has.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     chosen_tasks: names of tasks, such as "SST-2"."""
@@ -165,8 +167,8 @@ def map_controls_of_table_4_to_spec_functions(
     The result is {row of the table: f(profile, task, width in twelfths) -> Spec}, where
     a Spec is the description of a run. The controls are the pruned model without ghosts
     (added convolutions), and models without and with ghosts that learn labels in both
-    stages of training instead of a teacher's hidden states in the first. It is empty
-    where an experiment of this size has no such controls.
+    stages of training instead of a teacher's hidden states in the first. The result is
+    empty where an experiment of this size has no such controls.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     ghost_options: settings of the ghost modules.
@@ -193,9 +195,9 @@ def map_controls_of_figure_1_to_spec_functions(
     The result is {(width in twelfths, name in the figure): f(profile, task) -> Spec},
     where a Spec is the description of a run. The controls are a model of half the width
     and the whole model. They learn labels in both stages, with the steps and learning
-    rates of the distilled models. So they show what is due to the teacher alone. It is
-    empty where an experiment of this size has no such controls, and for a user's own
-    data or encoder.
+    rates of the distilled models. So they show what is due to the teacher alone. The
+    result is empty where an experiment of this size has no such controls, and for a
+    user's own data or encoder.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     has_controls = TWICE[profile] and not isinstance(profile, grids.ProfileWithUserData)
@@ -209,14 +211,15 @@ def map_controls_of_figure_1_to_spec_functions(
 def map_controls_of_table_3_to_spec_functions(
     profile: str, widths_in_twelfths: Iterable[int]
 ) -> ControlSpecs:
-    """Return controls for GhostBERT's Table 3 that are trained longer or otherwise.
+    """Return controls for GhostBERT's Table 3 that differ from its rows in training.
 
     The result is {(width in twelfths, row of the table): f(profile, task) -> Spec},
     where a Spec is the description of a run. At some widths, models without and with
     ghosts (added convolutions) are distilled for four times as many epochs. If the
     settings TAPS have a learning rate for an experiment of this size, at these widths a
     model with ghost kernels of this rate is added. So the table shows whether ghosts
-    still help when the training differs. It is empty for a user's own data or encoder.
+    still help when the training differs. The result is empty for a user's own data or
+    encoder.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     widths_in_twelfths: the widths of the table, in twelfths of the heads."""
@@ -312,7 +315,7 @@ def make_convolution_options_of_table_5(profile: str) -> dict[str, Json]:
     pruned model. The result is {row of the table: {field of the options Ghost: value}},
     such as {"Conv2D": {"kind": "conv2d"}}. In Conv1D_S, which mixes channels, and
     Conv1D_F, which mixes tokens, the softmax that normalises a kernel is over all
-    weights of one output value. The paper leaves this open.
+    weights of one output value. The paper does not say over what it is.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile]}
@@ -387,15 +390,16 @@ def format_cost_cells(
     count_by_paper_rule: int | None,
     true_count: int | None,
 ) -> CostCells:
-    """Return printed, recomputed and true cost of a model as three cells of a table.
+    """Return a model's printed, recomputed and true cost as three cells of a table.
 
-    The result is {(unit, "printed"), (unit, "by its rule"), (unit, "true"): text}, so
+    The result is {(unit, heading): text} with the headings "printed", "by its rule"
+    (recomputed by the paper's own way of counting) and "true" (as PyTorch counts), so
     that a reader sees where the paper's numbers differ.
 
     unit: "GFLOPs" or "M parameters".
     printed_text: the printed number.
-    count_by_paper_rule, true_count: FLOPs or parameters, counted by the paper's rule
-    and as PyTorch counts them; None shows a dash."""
+    count_by_paper_rule, true_count: FLOPs or parameters for the last two of these
+    cells; None shows a dash."""
     shown = (
         "–"
         if count_by_paper_rule is None
@@ -466,7 +470,7 @@ def list_rows_of_ghost_changes(
     profile: size of the experiment, such as "mini".
     ghost_changes_by_model: {name of a model: fields of its ghost modules that differ
     from the paper's}.
-    seeds: empty for those of the profile's sweeps.
+    seeds: empty for the profile's seeds of such tables.
     learning_rate: rate of the distillation; 0 is the profile's."""
     modules = {
         name: make_ghost_options(profile, **changes)

@@ -1,5 +1,5 @@
 """This module makes tables that several pages on GhostBERT share. It does not import
-torch."""
+torch, so that notebooks start fast."""
 
 import re
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     The table has the score lost by pruning before any training, the distillation loss
     at the end of distillation, and how much the kernels of the ghost modules (added
     convolutions) changed. Older runs did not store these numbers; a note says how many
-    have them.
+    of the runs have them.
 
     page: the page that is being made.
     runs: results of the students."""

@@ -2,7 +2,8 @@
 Compression".
 
 Heads and feed-forward neurons are multiplied by gates. These are trained until the
-model has a target cost in FLOPs; then closed gates are cut out.
+model has a target cost in FLOPs. Then the heads and neurons whose gates are closed are
+cut out.
 
 Read `recipes.py` first: it says which models there are, and how each is made.
 `control.py` moves gates towards the target, and `gating.py` does so during a training.

@@ -144,11 +144,11 @@ class GateController:
     options: settings of the search.
     sizes: {region: number of gates}, in the order of the N gates.
     cost: f({region: sum of masks}) -> FLOPs or another cost, linear in each sum.
-    seed: draws which region comes first in each step."""
+    seed: seed of the random order in which regions take turns in each step."""
 
     options: Gates
-    # {region: number of gates}, in the order of the N gates. A region is the gates of
-    # one kind in one layer: (layer, kind).
+    # {region: number of gates}, in the order of the N gates. A region, (layer, kind),
+    # is the gates of one kind in one layer.
     sizes: dict[Any, int]
     # f({region: sum of masks}) -> FLOPs, linear in each sum.
     cost: Callable[[Mapping[Any, float]], float]
@@ -275,11 +275,11 @@ class GateController:
     def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
 
-        So these gates, masks on parts of a model, switch off first in a pruning search.
-        Otherwise a gate with a gradient of about zero would stay on for as long as
-        others have positive gradients. A gradient counts as about zero below
-        `options.idle` times the mean absolute gradient of the gates of its kind and
-        layer.
+        An infinite gradient makes these gates, masks on parts of a model, switch off
+        first in a pruning search. Otherwise a gate with a gradient of about zero would
+        stay on for as long as others have positive gradients. A gradient counts as
+        about zero below `options.idle` times the mean absolute gradient of the gates of
+        its kind and layer.
 
         gradients: of the loss by the alpha of each gate [N]; a mask is
         sigmoid(alpha)."""
@@ -404,9 +404,9 @@ class GateController:
         """Return gate indices in an order that alternates between layers and kinds.
 
         A gate is a mask on a part of a model, a region the gates of one kind in one
-        layer. Of the n given gates of a region, the one with the p-th largest priority
-        (p from 0) gets the position (p + offset of the region) / n. The result is
-        sorted by position. So a pruning search takes about the same share of each
+        layer. Of the n given gates of a region, the one that has p gates of higher
+        priority before it gets the position (p + offset of the region) / n. The result
+        is sorted by position. So a pruning search takes about the same share of each
         region, and does not empty one layer or kind first.
 
         gate_numbers: indices of the gates to order, from 0 to N - 1.
@@ -436,7 +436,7 @@ class GateController:
     ) -> GateNumbers:
         """Return the indices of the gates that switch, taken from two ordered lists.
 
-        By it a step of a pruning search comes to its target cost. A gate is a mask on a
+        So a step of a pruning search comes to its target cost. A gate is a mask on a
         part of a model. First gates switch off, in order, while the cost is above
         `switch_off_above_cost`; the last gate of its kind in a layer stays on. Then
         gates switch on, in order, while the cost is below `switch_on_below_cost`. A
@@ -544,8 +544,9 @@ def sample_gates_at_target_cost(
 
     A gate is a mask on a head or a neuron; gates that are off are pruned. The random
     architecture is the control for a search: it shows whether the search does better
-    than chance at the same FLOPs. Every gate has the same chance, so all layers keep
-    about the same share. Raises Refused for a target out of reach.
+    than chance at the same FLOPs. Gates are dropped in random order until the cost is
+    at the target. Every gate has the same chance, so all layers keep about the same
+    share. Raises Refused for a target out of reach.
 
     gate_options: settings of a search, such as `ratio`, the target share of the FLOPs.
     gate_count_by_region: {(layer, kind of gate): number of gates}.

@@ -1,11 +1,12 @@
-"""This module reads handwritten digits: MNIST's four idx files, or the digits in
-scikit-learn.
+"""This module reads handwritten digits: MNIST's four idx files, or scikit-learn's
+digits. The NAS report checks its pruning search on them (section 7.1,
+`digits_check.py`).
 
     <data folder>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]
 
 The files may be plain or gzipped. Some archives have "." in place of the "-" before
-"idx". scikit-learn has 1,797 digits of 8 x 8 pixels; this module splits them, always
-alike."""
+"idx". scikit-learn has 1,797 digits of 8 x 8 pixels, without a split; here the same 360
+of them are always the test images."""
 
 import gzip
 import hashlib
@@ -21,7 +22,8 @@ from lib.core.types import Json
 from lib.data import check_digest
 from lib.data.lines import make_file_content_error
 
-DigitsDescriptor: TypeAlias = Json  # {"kind", "digest"}.
+# {"kind", "digest"}, which identifies a data set; `make_digits_descriptor` explains it.
+DigitsDescriptor: TypeAlias = Json
 # {"train", "test": (images uint8 [N, height, width], labels int64 [N])}.
 Digits = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -39,9 +41,9 @@ def load_digit_images(
     labels int64 [N])}. Raises Absent where a file is missing, and Refused where one is
     damaged.
 
-    data_folder: folder of MNIST's four idx files.
+    data_folder: folder of MNIST's four idx files; not used for "bundled".
     source_kind: "files" reads MNIST from `data_folder`; "bundled" takes scikit-learn's
-    8 x 8 digits, which need no download, and splits them always alike."""
+    8 x 8 digits, which need no download; the same 360 are always the test images."""
     if source_kind == "bundled":
         return _load_bundled_digits()
     digits = {}
@@ -57,7 +59,8 @@ def load_digit_images(
 def make_digits_descriptor(
     data_folder: Path | str, source_kind: Literal["files", "bundled"]
 ) -> DigitsDescriptor:
-    """Return {"kind", "digest"}, which identifies a data set of handwritten digits.
+    """Return the dict {"kind", "digest"} that identifies a data set of handwritten
+    digits.
 
     The description of a run has it, so that the run is only repeated on the same data.
     "kind" is `source_kind`; "digest" is a hash of all images and labels.
@@ -80,8 +83,8 @@ def load_digits_of_descriptor(
     then have other data than its description says.
 
     data_folder: folder of MNIST's idx files.
-    descriptor: {"kind", "digest"}: "files" (MNIST) or "bundled" (scikit-learn's
-    digits), and a hash of all images and labels."""
+    descriptor: {"kind", "digest"}. "kind" is "files" (MNIST) or "bundled"
+    (scikit-learn's digits), and "digest" is a hash of all images and labels."""
     kind = descriptor["kind"]
     what = f"the set of digits in {data_folder}"
     check_digest(

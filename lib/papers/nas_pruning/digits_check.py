@@ -44,8 +44,8 @@ def digits(
     and `curve` [steps, 4] (target and actual cost, gates switched off and on).
 
     run: the run that is being made, which takes log and arrays.
-    images: {"kind", "digest"}: "files" (MNIST) or "bundled" (scikit-learn's digits),
-    and a hash of the data set.
+    images: {"kind", "digest"}. "kind" is "files" (MNIST) or "bundled" (scikit-learn's
+    digits), and "digest" is a hash of the data set.
     perceptron, gates, numerics: fields of the options Perceptron, Gates and
     Numerics."""
     loop.apply_numeric_settings(numerics)
@@ -82,7 +82,7 @@ def digits(
 def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Module:
     """Return a network of linear layers with ReLU between them.
 
-    On it a pruning search is tested with handwritten digits.
+    It is the network on which a pruning search is tested with handwritten digits.
 
     layer_widths: numbers of outputs of the layers; the last is the number of
     classes."""
@@ -172,7 +172,8 @@ def measure_accuracy(
 ) -> float:
     """Return a perceptron's test accuracy, 0 to 1, on the kept inputs alone.
 
-    All other inputs are zero. It shows what the inputs that a search keeps are worth.
+    All other inputs are zero. So it shows how well the inputs that a search keeps
+    suffice.
 
     images_and_labels: [uint8 [M, height, width], int64 [M]] of the M test images.
     kept_input_mask: bool [2 P]: first the P pixels, then the P noise inputs.

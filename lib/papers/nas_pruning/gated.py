@@ -7,11 +7,12 @@ weighted sum, both feed-forward products, and the pooler on one token. Not count
 embeddings, biases, softmax, LayerNorm, GELU and classifier. Letters: H hidden, A heads,
 D head size, L layers.
 
-A width is the sum of its masks. With soft masks this gives the expected cost E, with
-masks of 0 and 1 the actual cost F. The report's "original" sizes are expected costs at
-the start of a search, where each mask is sigmoid(5). Only its BERT-Mini, which is not
-searched, is counted with masks of 1. Widths may be numbers, arrays or tensors. The
-module does not import torch."""
+The width of a layer, its number of heads or neurons, is the sum of their masks. With
+soft masks this gives the expected cost E, with masks of 0 and 1 the actual cost F. The
+report's "original" sizes are expected costs at the start of a search, where each mask
+is sigmoid(5). Only its BERT-Mini, which is not searched, is counted with masks of 1.
+Widths may be numbers, arrays or tensors. The module does not import torch, so that
+notebooks start fast."""
 
 import math
 

@@ -186,7 +186,8 @@ class GateSearch(GateTraining):
 def flatten_tensors(tensors: Iterable[Tensor]) -> np.ndarray:
     """Return several 1-d tensors joined into one float64 array on the CPU.
 
-    So numpy code can handle the parameters of all gates of a model at once."""
+    So numpy code, which decides on the gates, gets the parameters of all gates at
+    once."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
@@ -210,7 +211,8 @@ def count_gates_and_make_flops_function(
     A gate is a trained mask on a head, a neuron or another part. The
     GateCountsAndFlopsFunction that is returned has {(layer, kind): number of gates} and
     f({(layer, kind): sum of masks}) -> FLOPs of one sequence of 128 tokens. A pruning
-    search needs both. It does not matter whether the model has its gates already.
+    search needs both. The result is the same whether or not the model has its gates
+    already.
 
     gate_kinds: what is gated, such as "heads" and "ffn" (feed-forward neurons)."""
     sizes = {}

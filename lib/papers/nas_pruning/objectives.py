@@ -1,5 +1,6 @@
 """This module has the losses of the NAS report, for searches and for training pruned
-models: on labels, on a teacher's logits, on its hidden states, or on the latter two.
+models: on labels, on a teacher's logits, on its hidden states, or first on hidden
+states and then on logits.
 
 The functions `build_...` return a context manager that gives a loss, f(batch, row
 numbers) -> {"loss": scalar, its parts...}, as lib.train.loop.fit takes it."""
@@ -80,13 +81,13 @@ def build_hidden_state_loss(
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss on hidden states, summed over pairs of layers.
 
-    It is used as `with build_hidden_state_loss(...) as loss`. The loss is f(batch,
-    row numbers) -> {"loss": scalar, "layers", "attention"}. "layers" has the mean
-    squared errors of the embedding output and of the layers' outputs. "attention" has
-    those of attention scores before the softmax, if the options ask for it. A student
-    of another width than its teacher gets a linear layer to the teacher's width. It is
-    trained with the student, as in TinyBERT's code, and removed afterwards. Raises
-    Refused where neither number of layers divides the other.
+    It is a context manager: `with build_hidden_state_loss(...) as loss`. The loss is
+    f(batch, row numbers) -> {"loss": scalar, "layers", "attention"}. "layers" has the
+    mean squared errors of the embedding output and of the layers' outputs. "attention"
+    has those of attention scores before the softmax, if the options ask for it. A
+    student of another width than its teacher gets a linear layer to the teacher's
+    width. It is trained with the student, as in TinyBERT's code, and removed
+    afterwards. Raises Refused where neither number of layers divides the other.
 
     training: the task's rows and the teacher."""
     teacher, _ = training.teacher
@@ -125,10 +126,10 @@ def build_two_stage_loss(
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss that changes after half of the training steps.
 
-    It is used as `with build_two_stage_loss(...) as loss`. The loss compares hidden
-    states with the teacher's in the first half and logits in the second, so that both
-    stages of TinyBERT's distillation fit into one run. It is f(batch, row numbers) ->
-    {"loss": scalar, further terms to log}.
+    It is a context manager: `with build_two_stage_loss(...) as loss`. The loss compares
+    hidden states with the teacher's in the first half and logits in the second, so that
+    both stages of TinyBERT's distillation fit into one run. It is f(batch, row numbers)
+    -> {"loss": scalar, further terms to log}.
 
     training: the task's rows and the teacher.
     options: whether attention scores are matched too, and padded tokens are left

@@ -1,7 +1,9 @@
-"""This module has the options of the report on NAS pruning. It does not import torch.
+"""This module has the options of the report on NAS pruning. It does not import torch,
+so that notebooks start fast.
 
-A field's default means "off". So a field that is added later leaves the identity of
-earlier runs as it was. The comment at a field also says what the report leaves open."""
+A field's default means "off", and the identity of a run leaves out fields with their
+default. So a field that is added later does not change the identity of earlier runs.
+The comment at a field also says what the report leaves open."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -24,14 +26,15 @@ class Gates(Option):
     "layer" and kind or of "all" gates.
     update: how an alpha changes: by a jump that switches the gate.
     weight: weight of the cost in the loss.
-    tolerance: relative deviation from the target cost that counts as none.
+    tolerance: relative deviation from the target cost up to which the target counts as
+    met.
     landing: whether gates are switched to the target only after the last step ("end")
     or in every step ("steps").
     schedule: how the target falls from 1 to `ratio` over the steps; "none" starts at
     `ratio`.
     memory: decay per step of a moving average of the gradients.
-    idle: gates with a gradient below this share of the mean of their layer and kind
-    switch off first."""
+    idle: gates whose absolute gradient is below this share of the mean of their layer
+    and kind switch off first; with 0 none do."""
 
     # Which parts have gates. The report's method has "heads" and "ffn" (neurons). Its
     # section 7.2 adds "embedding" (inputs of queries, keys and values) and "qkv" (their
@@ -74,7 +77,7 @@ class Perceptron(Option):
     (section 7.1): the search has to tell the pixels from inputs of pure noise.
 
     widths: numbers of outputs of the layers, the last for the 10 classes.
-    epochs, batch, lr: of the training by Adam.
+    epochs, batch, lr: epochs, batch size and learning rate of the training by Adam.
     noise: standard deviation of the noise inputs, where pixels are in [0, 1]."""
 
     # Widths of the layers after the inputs; the last is 10, for the classes.

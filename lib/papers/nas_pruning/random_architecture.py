@@ -24,8 +24,8 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
     run: the run that is being made. Its input `start` is the whole model. Its
     optional input `search` is a finished search: each layer then keeps as many heads
     and neurons as there, and only the choice within a layer is random.
-    gates: fields of the options Gates, of which regions (kinds of parts), ratio (the
-    target) and tolerance count."""
+    gates: fields of the options Gates. Only `regions` (kinds of parts), `ratio` (the
+    target share of the FLOPs) and `tolerance` are used."""
     options = Gates(**gates)
     sizes, cost = count_gates_and_make_flops_function(
         backbone.load(run.inputs["start"].model_folder)[0], options.regions

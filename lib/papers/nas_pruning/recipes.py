@@ -4,7 +4,7 @@ trainings.
 
 The settings of profile `paper` are the printed ones, and TinyBERT's where the report is
 silent. The small profiles `toy` and `mini` have their own, chosen once before the first
-recorded run. The module does not import torch."""
+recorded run. The module does not import torch, so that notebooks start fast."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -64,8 +64,8 @@ STAGES: dict[str, tuple[tuple[int, int], tuple[int, int]]] = S.STAGES
 WINNING: dict[str, float] = S.WINNING
 GATES: Json = S.GATES
 REPORTED: Json = S.REPORTED
-# Metrics of Table 10. It compares with another paper, which reports accuracies and, for
-# STS-B, Pearson's correlation alone.
+# Metrics of Table 10, which compares with iterative magnitude pruning (IMP). The paper
+# on IMP reports only accuracies and, for STS-B, Pearson's correlation.
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS = Objective("prediction")
 TINYBERT = Objective("soft_cross_entropy")
@@ -183,7 +183,8 @@ def make_train_settings(
     settings_by_profile: {profile: settings of one kind of training}.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     tasks_with_fewer_epochs: tasks that have 3 epochs at "paper".
-    changes: fields of Train with other values; None and 0 change nothing."""
+    changes: fields of Train with other values, such as epochs=5; None and 0 change
+    nothing."""
     train = settings_by_profile[profile]
     changes = {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
@@ -225,8 +226,8 @@ def augmentation_spec_or_none(
     """Return the Spec (description of a run) that augments training rows, or None.
 
     The rows are those on which searches and pruned models of the task are trained. The
-    result is None where `is_augmentation_requested` is false, so that it can be passed
-    on as an optional input of a run.
+    result is None where `is_augmentation_requested` is false: an optional input of a
+    run may be None.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
     return (
@@ -303,6 +304,8 @@ def random_architecture_spec(
     initial_model: Spec of the model from which heads and neurons are drawn.
     search_with_same_sizes: Spec of a search. Each layer then keeps as many heads and
     neurons as that search left, so a comparison shows whether it matters which ones.
+    With None random heads and neurons of all layers are dropped until the target is
+    met.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
     `ratio`."""
     inputs = {"start": initial_model, "search": search_with_same_sizes}
@@ -409,13 +412,14 @@ def retrained_random_architecture_spec(
     """Return the Spec (description of a run) of a model pruned at random.
 
     It is the control for a model pruned by a search, and is retrained in the same two
-    distillation stages.
+    distillation stages. Random heads and neurons are dropped, from all layers alike,
+    until the FLOPs are at the target `ratio`.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    keeps_searched_sizes: whether each layer keeps as many heads and neurons as a search
-    with the same target leaves there.
-    search_learning_rate: learning rate of that search; None and 0 mean that of the
-    profile.
+    keeps_searched_sizes: if true, each layer keeps as many heads and neurons as a
+    search with the same target leaves there, and only which ones is random.
+    search_learning_rate: learning rate of that search, not used without one; None and 0
+    mean that of the profile.
     epoch_factor: factor on the epochs of the retraining.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
     `ratio`."""
@@ -510,11 +514,11 @@ def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") 
 def make_random_pruned_model_config(
     flops_ratio: float, unpruned_shape_name: str
 ) -> Json:
-    """Return a random pruned model as a description for a measurement of speed.
+    """Return the description of a randomly pruned model, for a measurement of speed.
 
     The result is {"shape": `unpruned_shape_name`, "surgery": [operation that prunes
-    it]}. The measurement builds the model with random weights and times its forward
-    passes.
+    it]}. Which heads and neurons stay is drawn with a fixed seed. The measurement
+    builds the model with random weights and times its forward passes.
 
     flops_ratio: FLOPs of the pruned model as a share of the whole model's, 0 to 1.
     unpruned_shape_name: a key of lib.stats.cost.SHAPES, such as "tinybert-4"."""

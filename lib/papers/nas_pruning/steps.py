@@ -1,8 +1,9 @@
 """This module lists the steps, the kinds of runs, that only the report on NAS pruning
 has.
 
-MAKING has the steps that save weights, MEASURING the others, in the form of
-lib.core.steps."""
+MAKING has the steps that save weights, MEASURING the others. An entry is {step:
+(version, names of input runs, names of arguments, module of this folder)};
+lib.core.steps explains it."""
 
 MAKING = {
     "nas_search": (

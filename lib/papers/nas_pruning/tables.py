@@ -1,5 +1,5 @@
 """This module makes tables and figures that several pages on NAS pruning share. It does
-not import torch."""
+not import torch, so that notebooks start fast."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_pruned_model_rows(
     seeds: Sequence[int],
     flops_ratios: Sequence[float],
 ) -> list[Row]:
-    """Return the Rows of one table that compares a whole with pruned models.
+    """Return the Rows of one table that compares a whole model with pruned ones.
 
     A Row is a Spec (the description of a run) with labels such as task, model and seed.
     There is one for each task, model and seed (Tables 6 to 9 of the report on pruning
@@ -79,7 +79,7 @@ def tabulate_search_results(
     Its columns are the share of the FLOPs in per cent before and after the final
     correction to the target, and the number of gates (masks on heads and neurons) that
     this correction switched, each as mean and standard deviation over the runs of a
-    model. What a random draw lacks is a dash.
+    model. A random draw has no such correction, so its cells for it are dashes.
 
     runs_frame: a line for each search or random draw, with its metrics.
     column_group_heading: the heading above the columns, such as that of a size of
@@ -140,7 +140,8 @@ def show_score_table(
     page: the page that is being made.
     runs, search_runs: results of the pruned networks, and of the searches.
     printed_scores: {model: {("published", column): value}}; () for none.
-    caption: None makes one that names the examples that are scored."""
+    caption: caption of the table; None makes one that names the examples that are
+    scored."""
     caption = caption or runs.make_score_table_caption(
         closing_text="; share of the FLOPs before and after the final trim"
     )

@@ -1,7 +1,7 @@
 """These steps search which heads and neurons of a model to keep, and train pruned
 models (report on NAS pruning, sections 5 to 7).
 
-Each calls `train_and_save` (lib.train.learn) with a loss and a method of its own."""
+Each step calls `train_and_save` (lib.train.learn) with its own loss and callbacks."""
 
 import torch
 import transformers

@@ -81,8 +81,9 @@ def parse_and_check_formula(
     Raises FormulaError, which names the fault, where the text is no formula or the
     search space does not allow it. W1 and W2 must occur once each, W1 first. A linear
     map must not be applied directly to a linear map, nor an activation to an
-    activation. A binary operation must have two different operands. With sizes, W1 must
-    get d channels, W2 must get e, and the result must have d.
+    activation. A binary operation must have two different operands. If the sizes d
+    (hidden) and e (inner) are given, W1 must get d channels, W2 must get e, and the
+    result must have d.
 
     formula: text such as "W2 gelu(W1 x)", or its syntax tree.
     hidden_size: d, the channels of x; None leaves the channels unchecked.

@@ -1,9 +1,9 @@
 """This module describes a network of the search space, and counts its parameters and
 operations.
 
-See EfficientBERT, sections 3.1 and 4.2. d hidden channels, D the full inner width, e =
-int(D / q) inner channels of a layer with ratio 1/q, k stacked feed-forward networks of
-a layer, T tokens."""
+See EfficientBERT, sections 3.1 and 4.2. Letters: d is the number of hidden channels, D
+the full inner width. A layer has k stacked feed-forward networks with e = int(D / q)
+inner channels, the share 1/q of D. T is the number of tokens."""
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -123,9 +123,9 @@ class Net:
 def from_json(net_json: Json | Net) -> Net:
     """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
 
-    A Net is returned as it is, so that callers may have either. Raises FormulaError for
-    an invalid formula of a feed-forward network, and Refused where a layer has no inner
-    channel."""
+    A Net is returned as it is, so that callers may pass JSON or a Net. Raises
+    FormulaError for an invalid formula of a feed-forward network, and Refused where a
+    layer has no inner channel."""
     if isinstance(net_json, Net):
         return net_json
     return Net(

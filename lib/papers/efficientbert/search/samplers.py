@@ -1,9 +1,9 @@
 """This module chooses which candidate network a search evaluates next.
 
-    random      draws at random.
-    cascade     draws at random what a cascade of classifiers calls good. EfficientBERT's
-                code does this under the name of LaNAS.
-    evolution   is regularised evolution (Real et al. 2019).
+    random      draws networks at random.
+    cascade     draws networks at random, and takes one that a cascade of classifiers
+                calls good. EfficientBERT's code does this under the name of LaNAS.
+    evolution   mutates good networks: regularised evolution (Real et al. 2019).
 
 `propose_candidate` is a pure function of the space, the settings, the evaluations so
 far and a random generator. So a search that was stopped continues from its saved
@@ -74,8 +74,8 @@ def propose_candidate(
     """Return the network that a search evaluates next, one that is new.
 
     The network depends on the arguments alone, so a search that was stopped continues
-    as if it was not. The result is None where all of `options.draws` random draws were
-    evaluated before; the search then ends.
+    as if it was not. The result is None where `options.draws` random draws in a row
+    gave only networks that were evaluated before; the search then ends.
 
     space: the set of networks that the search may evaluate.
     history: the evaluations (networks with scores) so far, oldest first.
@@ -85,7 +85,8 @@ def propose_candidate(
         return mutate_tournament_winner(space, history, seen, options, rng)
     if options.method != "cascade":
         return sample_unevaluated_candidate(space, seen, [], options, rng)
-    # Imported before `threadpool_limits`, which limits only libraries that are loaded.
+    # Imported before `threadpool_limits`, which limits only libraries that are loaded
+    # already.
     import sklearn.ensemble  # noqa: F401
 
     # One thread is enough. On so few rows several threads mostly wait for each other

@@ -1,8 +1,8 @@
-"""This module draws a choice for each of L layers, such that the total cost lies in a
-window.
+"""This module draws one of several options, such as a width, for each of L layers, so
+that the total cost, such as the number of parameters, lies in a window.
 
-All choices in the window are equally likely, which rejection sampling would also give,
-but slowly. They are counted exactly."""
+All combinations in the window are equally likely. Rejection sampling would give the
+same, but slowly; here the combinations are counted exactly."""
 
 from bisect import bisect
 
@@ -43,20 +43,21 @@ class LayerChoices:
         self._weights: dict[tuple[int, int], list[float]] = {}
 
     def count_combinations(self) -> int:
-        """Count the choices of an option for each layer whose cost is in the window.
+        """Count the combinations of options whose total cost is in the window.
 
-        Their total cost is from `min_total` to `max_total`, both included. A result of
-        0 shows that no network fits."""
+        A combination has one option for each layer. The window is from `min_total` to
+        `max_total`, both included. A result of 0 shows that no network fits."""
         return int(self.count_combinations_from_layer(0, 0))
 
     def count_combinations_from_layer(
         self, first_layer: int, cost_of_earlier_layers: int | np.ndarray
     ) -> np.int64 | np.ndarray:
-        """Count the choices for the last layers that bring the cost into the window.
+        """Count the combinations for the last layers that bring the cost into the
+        window.
 
-        The last layers are `first_layer`, counted from 0, and all after it. The window
-        is that of the total cost, `min_total` to `max_total`. Random draws use the
-        counts as weights.
+        A combination has one option for each of the last layers, which are
+        `first_layer`, counted from 0, and all after it. The window is that of the total
+        cost, `min_total` to `max_total`. Random draws use the counts as weights.
 
         cost_of_earlier_layers: the cost of the layers before `first_layer`, one number
         or an array. The result has its shape."""
@@ -69,8 +70,8 @@ class LayerChoices:
     def sample_option_indices(self, rng: np.random.Generator) -> list[int]:
         """Draw an option for each layer such that the total cost lies in the window.
 
-        Return the indices of the options, one for each of the L layers. All choices in
-        the window are equally likely. At least one must exist
+        Return the indices of the options, one for each of the L layers. All
+        combinations in the window are equally likely. At least one must exist
         (`count_combinations`)."""
         drawn = []
         spent = 0

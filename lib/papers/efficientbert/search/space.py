@@ -181,9 +181,9 @@ class Space:
 
         A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
         width; its index is 4 (k - 1) + q - 1. Where formulas are searched too, all 16
-        are allowed. Else only those are allowed at whose inner width the formula of the
-        networks, such as W2 gelu(W1 x), is valid. Stage 2, which does not change sizes,
-        makes no use of the result (all 16)."""
+        are allowed. Else a size is allowed only if at its inner width the formula of
+        the networks, such as W2 gelu(W1 x), is valid. In stage 2, which does not change
+        sizes, nothing uses the result (all 16)."""
         layers = self.start.layers
         if "formula" in self.searched_dimensions:
             return [range(len(IDS))] * len(layers)
@@ -268,12 +268,13 @@ class Space:
 
         Sizes of layers are uniform over all choices within the bounds of parameters.
         Where formulas of feed-forward networks (FFNs) are searched, each is a random
-        change of BERT's formula W2 gelu(W1 x). In stage 2 of the search half of them
-        start from the layer's formula in the network `start`. EfficientBERT's code
-        draws sizes and formulas again until the number of parameters fits. In stage 1
-        that gives the same distribution, because the number does not depend on
-        formulas. In stage 3 its code draws a layer's size in `start` twice as often as
-        another; here all are equally likely, as the paper says."""
+        change of BERT's formula W2 gelu(W1 x). In stage 2 of the search a coin decides
+        for each layer whether the change starts from BERT's formula or from the layer's
+        formula in the network `start`. EfficientBERT's code draws sizes and formulas
+        again until the number of parameters fits. In stage 1 that gives the same
+        distribution, because the number does not depend on formulas. In stage 3 its
+        code draws a layer's size in `start` twice as often as another; here all are
+        equally likely, as the paper says."""
         ids = [find_layer_size_index(l) for l in self.start.layers]
         if "ids" in self.searched_dimensions:
             ids = [

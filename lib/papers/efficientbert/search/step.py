@@ -3,7 +3,7 @@
 `engine.py` proposes candidates and saves their scores. This module computes the score.
 A candidate inherits weights from a supernet. In stages 1 and 2 it is then trained for a
 few epochs, on text and on the task. In stage 3 it is a subnetwork of a supernet that is
-already trained, and is scored as it is."""
+already trained, and is scored without further training."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -170,8 +170,9 @@ def make_subnetwork_scorer(
     """Return f(net) -> the score of a subnetwork of a trained supernet.
 
     A supernet is a network whose leading parts are smaller networks with shared
-    weights. Stage 3 of the search scores its candidates so, on held-out rows and
-    without training them. The supernet is loaded once, from the run's input `start`.
+    weights. By this function stage 3 of the search scores its candidates, on held-out
+    rows and without training them. The supernet is loaded once, from the run's input
+    `start`.
 
     training: the task's rows, and the run with its inputs.
     selection_score_kind: "" for the task's metric, or "loss" for exp(-L) of the loss on
@@ -198,9 +199,9 @@ def make_short_training_scorer(
 ) -> Callable[[Net], float]:
     """Return f(net) -> the score of a network after a short training on a task.
 
-    Stages 1 and 2 of the search score their candidates so, on held-out rows. The
-    network inherits its first weights from the supernet, the largest network. It is
-    then distilled for a few epochs.
+    By this function stages 1 and 2 of the search score their candidates, on held-out
+    rows. The network inherits its first weights from the supernet, the largest network.
+    It is then distilled for a few epochs.
 
     training: the task's rows, the training settings, and the run with its inputs.
     selection_score_kind: "" for the task's metric, or "loss" for exp(-L) of the loss on

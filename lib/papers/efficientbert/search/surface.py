@@ -1,10 +1,10 @@
 """This module computes the surfaces of EfficientBERT's Figure 5 (section 4.6).
 
-They show how nonlinear a network's feed-forward networks are, as a function of two
-inputs. The paper's recipe: two input channels on a square of -15 to 5, no attention,
-all weights 1, biases 0, "the simple average operation" in place of LayerNorm, z the
-mean output of the last layer. The settings in `Recipe` say what the paper leaves
-open."""
+A surface is the output of a network as a function of two inputs. It shows how nonlinear
+the feed-forward networks are. The paper's recipe: two input channels on a square of -15
+to 5, no attention, all weights 1, biases 0, "the simple average operation" in place of
+LayerNorm, z the mean output of the last layer. The settings in `Recipe` say what the
+paper leaves open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,11 +146,12 @@ def scale_by_symlog(heights: np.ndarray) -> np.ndarray:
 def measure_roughness(heights: np.ndarray) -> Roughness:
     """Return three measures of how uneven a surface is, all 0 for a constant one.
 
-    Heights and both axes are scaled to 0 to 1 first. "variation" is the total variation
-    along a line parallel to an axis, averaged over all lines; it is 1 if each line
-    climbs the whole range once. "steepest" is the largest slope along an axis; it is 1
-    for a plane that rises along it. "curvature" is the mean absolute second derivative
-    along the axes; it is 0 for a plane.
+    By them the surfaces of networks are compared. Heights and both axes are scaled to 0
+    to 1 first. "variation" is the total variation along a line parallel to an axis,
+    averaged over all lines; it is 1 if each line climbs the whole range once.
+    "steepest" is the largest slope along an axis; it is 1 for a plane that rises along
+    it. "curvature" is the mean absolute second derivative along the axes; it is 0 for a
+    plane.
 
     heights: z [N, N] at N x N points with equal distances."""
     low = heights.min()
