@@ -72,9 +72,10 @@ def replace_outside_code(
     pattern: re.Pattern[str],
     replacement: str | Callable[[re.Match[str]], str],
 ) -> str:
-    """Return a text with a pattern replaced, except in code spans and code blocks.
+    """Return a Markdown text with a pattern replaced, except in its code.
 
-    So code in the Markdown that looks like an equation or a link stays as it is.
+    Code spans and code blocks stay as they are, even if they look like an equation or a
+    link.
 
     replacement: a template or a function of the match, as in re.sub."""
     parts = CODE.split(markdown)

@@ -41,7 +41,8 @@ def read_readme_results_table_of_paper(paper: str) -> str:
 
     The paper's summary page shows it. The table has the rows from the one that begins
     with the paper's title to the next title. A row has a comparison, our measured
-    effect, the printed effect and the word that follows from both.
+    effect, the printed effect and the outcome that follows from these two, such as
+    "agrees". Raises Refused where README has no such row.
 
     paper: name of the paper's folder, such as "bermo"."""
     text = (paths.ROOT / "README.md").read_text()
