@@ -98,9 +98,7 @@ class Ray:
     def wait_for_finished(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
-        """Wait until a submitted call ends, and return the futures of all ended calls.
-
-        Futures that were returned earlier are left out.
+        """Wait until a call ends, and return the futures of calls that ended by then.
 
         max_seconds: the longest wait in seconds; None waits without limit."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done

@@ -31,8 +31,8 @@ from lib.report import equation, front, verdicts
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# Globs, between blanks, of the files on which every page depends. Its notebook and runs
-# come in addition.
+# Globs, between blanks, of the files on which every page depends. A page also depends
+# on its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 # Matches the code of a notebook's cell that shows a table or a figure.
 SHOWS = re.compile(r"\bpage\.show_(table|figure|forest_plot|live_figure)\(|\(page\b")
@@ -197,10 +197,10 @@ def is_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
 def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
-    At a profile (size of the experiments) with committed results, mini or base, the
-    page of a notebook of which the user changed nothing is also written in Markdown,
-    for a code host such as GitHub. If another process makes the same page, this one
-    waits for it. Raises Refused where a cell of the notebook fails.
+    At the profiles (sizes of the experiments) mini and base, which have committed
+    results, the page of an unchanged notebook is also written in Markdown, for a code
+    host such as GitHub. If another process makes the same page, this one waits for it.
+    Raises Refused where a cell of the notebook fails.
 
     builder: the notebook and the folder of the page.
     input_digest: the digest of what the page is made from
