@@ -588,10 +588,10 @@ def verify_committed_files(args: argparse.Namespace) -> bool:
 def download_checkpoint_or_data(args: argparse.Namespace) -> None:
     """Download a pretrained checkpoint or a data set to data/, and print its folder.
 
-    The argument `name` is a checkpoint (bert-base-uncased, ...) or a task with its data
-    set (glue/CoLA, squad/SQuAD1). A checkpoint that is there already is not downloaded
-    again; the files of a task are replaced. Instead of a checkpoint's name, the folder
-    of one with pickled weights may be given: it gets the weights as safetensors too."""
+    The argument `name` is a checkpoint (bert-base-uncased, ...) or a data set with its
+    benchmark (glue/CoLA, squad/SQuAD1). A checkpoint that is there already is not
+    downloaded again; a data set is, and replaces its files. `name` may also be a folder
+    with a checkpoint in pickled form: it gets the weights as safetensors too."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
