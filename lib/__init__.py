@@ -3,8 +3,9 @@ reproduce four papers.
 
 `python -m lib --help` lists the commands. The functions here serve a training loop of
 your own, without any stored runs: `rows`, `dataset`, `network`, `fit`, `rank`,
-`operate`, `save`. `load` opens a finished run. `trainer` makes what the notebooks train
-that explain a method. Each function imports what it needs when it is called."""
+`operate`, `save`. `load` opens a finished run. `trainer` makes the small model that
+notebooks train to explain a method. Each function imports what it needs when it is
+called, so that the package is imported fast."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 def _find_repository_root() -> _Path | None:
     """Return the root of the repository's checkout that contains the working folder.
 
-    This package is then imported from that checkout, even if the Python environment was
-    installed from another one. The result is None outside of any checkout."""
+    The package `lib` is then imported from that checkout, even if the Python
+    environment was installed from another one. The result is None outside of any
+    checkout."""
     try:
         place = _Path.cwd()
     except OSError:  # The working folder was deleted.
@@ -64,11 +66,12 @@ def load(
 
     Raises Refused where no run or several fit, and Absent for a run that was not made.
 
-    run_or_notebook_name: a part of the run's name with its "-", or its digest; or a
-    part of the name of a notebook that compares it with other runs.
+    run_or_notebook_name: the name of a run, such as "finetune-0a1b2c3d4e5f/0", or a
+    part of it that has a "-" or is the digest; or a part of the name of a notebook that
+    compares the run with others.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
-    keep: whether a missing run of a notebook, or a run without weights, is made, and
-    its weights are kept.
+    keep: whether to execute a run of a notebook that is missing, or a run whose weights
+    were not saved, and to save the weights.
     row_labels: labels that single out the run in the notebook, such as task and
     seed."""
     from lib.export import opened
@@ -83,16 +86,16 @@ def rows(
 
     Return (Task, {"train": Split, "dev": Split, and "test" if the data have it with
     labels}). The Task has the classes and metrics; a Split has the texts and labels.
-    Without development rows a fifth of the texts, at most 1,000, is held out for them.
-    Raises Refused, with a fix, where columns or rows are not clear, and Absent where
-    files are missing.
+    Where the data have no development rows, a fifth of the texts, at most 1,000, is
+    held out as such. Raises Refused, with a fix, where columns or rows are not clear,
+    and Absent where files are missing.
 
     data_source: the path of a file or folder, "hub:NAME" for a data set of the Hugging
     Face hub, or a `datasets.Dataset` or `DatasetDict`.
     columns: the names of the text columns, then that of the label, such as "title,
     body, stars: scores". The word "scores" after the colon says that the label is a
-    number to predict, "classes" that it is a class. With "" all this is recognised by
-    names and values."""
+    number to predict, "classes" that it is a class. With "" the columns and the kind of
+    label are recognised by names and values."""
     from lib.data import own
 
     if isinstance(data_source, str):
@@ -126,13 +129,14 @@ def network(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) of a saved encoder, with the head that a Task needs.
 
-    They are for `fit` and `rank`. The head is one for classes, a score or answer spans.
-    A head that is not in the folder is drawn from the seed. Raises Refused where a
-    saved head does not fit the Task.
+    Pass both to `fit` and `rank`. The head is one for classes, a score or answer spans.
+    A head that the folder lacks gets random weights. Raises Refused where a saved head
+    does not fit the Task.
 
     folder: the folder of a BERT-like model in transformers' format.
     task: the classes and metrics of the data, as `rows` returns them.
-    dropout: the rate of all dropout layers."""
+    dropout: the rate of all dropout layers.
+    seed: decides the random weights of a new head."""
     from lib.train import heads
 
     return heads.load_task_model_and_tokenizer(folder, task, dropout, seed)
@@ -149,14 +153,16 @@ def fit(
 ) -> Json:
     """Train a model in place on the labels of your rows, and return its metrics.
 
-    The result is a dict with the metrics of the development rows, such as "accuracy"
+    The result is a dict with the metrics on the development rows, such as "accuracy"
     from 0 to 1, and numbers of the training, such as "steps". The training computes in
-    float32 on the model's device, and restores torch's thread count and random states.
+    float32 on the model's device. Torch's thread count and random states are restored
+    afterwards.
     Raises FloatingPointError where the loss is not finite, and Refused for a task of
     answer spans.
 
     rows: {"train": Split, "dev": Split} of the Task, as `rows` returns them.
     train: the settings of the training, such as epochs and learning rate.
+    seed: decides the order of the training rows and dropout.
     threads: the number of CPU threads."""
     from lib.train import loop
     from lib.train.learn import Trainer
@@ -180,9 +186,9 @@ def trainer(
 
     training_row_count: the number of training rows; 2,000 other rows are for
     development.
-    seed: the seed of the weights and of the training.
-    rows: {"train": Split, "dev": Split} of another task of two classes. Its texts may
-    have only the words of the generated sentences (lib.data.grammar)."""
+    seed: the seed of the initial weights, the order of training rows and dropout.
+    rows: {"train": Split, "dev": Split} of another task of two classes, in place of the
+    generated sentences. Its texts may have only their words (lib.data.grammar)."""
     from tempfile import mkdtemp
 
     import transformers
@@ -236,8 +242,8 @@ def rank(
     `neuron_scores`. Raises Refused for a model whose layers have different sizes, and
     for a task of answer spans.
 
-    split: the rows over whose loss the gradients are taken.
-    max_length: tokens to which rows are cut.
+    split: the rows on which the loss and its gradients are computed.
+    max_length: the number of tokens to which longer rows are cut.
     batch: rows of a batch.
     threads: the number of CPU threads."""
     from lib.core.options import Importance
@@ -258,13 +264,13 @@ def operate(
     For {"op": "cut", "heads": 3}, which keeps 3 heads of each layer, the report has the
     indices of the heads and neurons that remain in each layer. The operation is noted
     in the model, so that `save` writes it too. Raises Refused for an unknown operation,
-    and for one that cannot follow an earlier one.
+    and for one that cannot follow an earlier operation on the same model.
 
     op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
     the names, each with the function that takes the arguments. A module of lib.methods
     with a function `prune` is an operation too.
-    unsaved_arguments: arguments that are not saved, such as the importance scores of
-    `rank`."""
+    unsaved_arguments: arguments that `save` does not write, such as the importance
+    scores of `rank`."""
     from lib.model import surgery
 
     return surgery.apply_surgery(model, op, **unsaved_arguments)

@@ -54,8 +54,8 @@ def register_command(
 
     The function's docstring is the command's help.
 
-    arguments: a pair (flags, keywords) of argparse's `add_argument` for each argument
-    of the command."""
+    arguments: for each argument of the command a pair (flags, keywords), as
+    `make_option` returns it, which argparse's `add_argument` takes."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         COMMANDS[command_name] = (function, arguments)
@@ -114,8 +114,8 @@ LENGTH = make_option(
     default=0,
     help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
 )
-# Command-line options --methods, --budgets and --seeds. Each sets a parameter that only
-# some notebooks have.
+# {name of a command-line option: its help}. Each of these options, such as --methods,
+# takes a list and sets the parameter of the same name, which only some notebooks have.
 ABOUT = "of notebooks that take some, as in"
 LISTS = {
     "methods": f"{ABOUT} Whole,Width; for 92_your_task Whole must be among them",
@@ -228,8 +228,8 @@ def describe_training_on_user_data(
 ) -> str:
     """Return a line on the first training on a user's data and how long it takes.
 
-    The user sees it before a long wait. It is "" without data of the user, and where
-    the first training is not that of the whole model.
+    The user sees it before a long wait. The line is "" where the user brings no data,
+    and where the first training is not the fine-tuning of the whole (unpruned) model.
 
     profile: the size of the experiments, such as "mini", as a ProfileWithUserData: a
     str whose attribute `data` names the user's data.
@@ -258,7 +258,7 @@ def run_baselines_and_print_scores(
     """Score the bag-of-words baselines on a user's data, and print their scores.
 
     They are run before any encoder is trained, as they take seconds. A user may see
-    that counting words already suffices. Without data of the user nothing is done.
+    that counting words already suffices. Nothing is done where the user brings no data.
 
     profile: the size of the experiments, such as "mini", as a ProfileWithUserData: a
     str whose attribute `data` names the user's data.
@@ -295,7 +295,8 @@ def print_failed_runs(
     Runs that failed because the same input, such as a teacher, failed share a line.
 
     error_by_spec: {Spec, the description of a run: why the run failed}.
-    planned_rows: Rows whose labels say for which model and task a run is needed."""
+    planned_rows: Rows (experiments) whose labels say for which model and task a run is
+    needed. Without them the lines name no models."""
     reasons = {}
     for spec, why in error_by_spec.items():
         names = reasons.setdefault(why.rpartition("could not be made: ")[2], {})
@@ -470,8 +471,9 @@ def print_run_summary(args: argparse.Namespace) -> None:
 def export_model_of_run(args: argparse.Namespace) -> None:
     """Write a run's trained model to a folder that transformers opens, and check it.
 
-    The check compares its outputs with those of the saved model. A model card,
-    README.md, is added. With --onnx the model is also written as ONNX."""
+    The check opens the model from the new folder, and compares its outputs with those
+    of the run's model. The folder also gets a model card, README.md. With --onnx the
+    model is written as ONNX too, and checked alike."""
     from lib.export import card, check_onnx_packages, opened
 
     if args.onnx:
@@ -568,10 +570,10 @@ def record_missing_runs_of_claims(args: argparse.Namespace) -> int:
 def verify_committed_files(args: argparse.Namespace) -> bool:
     """Check the results committed to git: compute them again, print what differs.
 
-    Metrics are computed from the stored predictions, and the tables of runs and of the
-    papers' tested claims from the metrics. The exit status is 1 (True) where a file
-    differs or a run is damaged. With --write the computed files replace the committed
-    ones, if no run is damaged."""
+    Metrics are computed from the stored predictions. The table of runs and the table of
+    the papers' tested claims are computed from the metrics. The exit status is 1 (True)
+    where a file differs or a run is damaged. With --write the computed files replace
+    the committed ones, if no run is damaged."""
     from lib.claims import verify as evidence
     from lib.core.store import Store
 
@@ -584,10 +586,12 @@ def verify_committed_files(args: argparse.Namespace) -> bool:
 
 @register_command("fetch", make_option("name"))
 def download_checkpoint_or_data(args: argparse.Namespace) -> None:
-    """Download a pretrained checkpoint or a data set to data/, and print its path.
+    """Download a pretrained checkpoint or a data set to data/, and print its folder.
 
-    The name is that of a checkpoint (bert-base-uncased, ...) or of a task (glue/CoLA,
-    squad/SQuAD1). A folder with pickled weights gets them as safetensors too."""
+    The argument `name` is a checkpoint (bert-base-uncased, ...) or a data set with its
+    benchmark (glue/CoLA, squad/SQuAD1). A checkpoint that is there already is not
+    downloaded again; a data set is, and replaces its files. `name` may also be a folder
+    with a checkpoint in pickled form: it gets the weights as safetensors too."""
     from lib.data import models, read
 
     source, _, task = args.name.partition("/")
@@ -709,8 +713,10 @@ def list_missing_packages() -> list[str]:
 def print_missing_packages(missing_packages: Sequence[str]) -> None:
     """Print an error message to stderr on missing packages, with the fix.
 
-    The fix is the command that installs the packages, or the project's own Python if it
-    is installed."""
+    The fix is to use the project's own Python, `.venv/bin/python`, if it exists, or
+    else the command that installs the packages.
+
+    missing_packages: names of packages, of which the message has the first three."""
     more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
     python = paths.ROOT / ".venv/bin/python"
     fix = (
@@ -730,9 +736,9 @@ TABLES += ("data/records/*.csv",)
 def describe_user_data_options() -> str:
     """Return help text on the values that options for a user's own data accept.
 
-    It lists the compression methods, and the default FLOPs budgets (in twelfths of the
-    whole model's) and seeds. It is "" where packages are missing, so that `--help`
-    still works."""
+    The text lists the compression methods, and the default FLOPs budgets (in twelfths
+    of the unpruned model's FLOPs) and seeds. It is "" where packages are missing, so
+    that `--help` still works."""
     if list_missing_packages():
         return ""
     from lib.papers import frontier
@@ -777,8 +783,8 @@ def describe_changed_published_tables() -> list[str]:
 def set_missing_home_and_user(exit_stack: ExitStack) -> None:
     """Set the environment variables HOME and USER for a time, where they are missing.
 
-    In a container the user id may have no entry, and packages that make pages need
-    both. HOME becomes a temporary folder, USER the user id.
+    In a container the user id may have no entry in the list of users. Packages that
+    make pages need both variables. HOME becomes a temporary folder, USER the user id.
 
     exit_stack: removes the temporary folder and unsets the variables when it is
     closed."""

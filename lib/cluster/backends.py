@@ -19,7 +19,7 @@ def open_executor(
     max_parallel_calls: int | None = None,
     log_folder: Path | None = None,
 ) -> Local | remote.Ray | remote.Slurm:
-    """Return the executor for some runs: it takes calls and executes them in parallel.
+    """Return an executor, by which the caller executes some runs in parallel.
 
     A run is a training or a measurement. Raises Refused for an unknown backend, where
     its package is not installed, and where no Ray cluster answers.

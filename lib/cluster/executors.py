@@ -67,8 +67,9 @@ class Resources:
 
     cores: the number of CPU cores.
     uses_gpu: whether the run needs a GPU.
-    memory: the peak memory in bytes, of the GPU if the run uses one, else of the host.
-    host_memory: the bytes of the host's memory for a run that uses a GPU, else 0."""
+    memory: the peak memory in bytes: the GPU's memory if the run uses a GPU, else main
+    memory.
+    host_memory: main memory in bytes for a run that uses a GPU, else 0."""
 
     cores: int = 1
     uses_gpu: bool = False
@@ -83,9 +84,9 @@ def estimate_resources(spec: Spec) -> Resources:
     """Return the CPU cores, the GPU and the memory that a training run needs.
 
     An executor uses it to start no more runs at once than fit. The number of cores is
-    that of the threads in the Spec. The memory is a fixed estimate for runs on toy data
-    or without the argument "data", other runs on a CPU, and runs on a GPU; on a CPU it
-    is more for a run that starts from a large checkpoint.
+    that of the threads in the Spec. The memory is an estimate from the table PEAK. It
+    has one for runs on toy data or without data, one for other runs on a CPU, and one
+    for runs on a GPU. On a CPU, a run from a large checkpoint has a larger estimate.
 
     spec: the description of the run."""
     numerics = spec.args.get("numerics") or {}
@@ -118,8 +119,8 @@ def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:
     on the machine and what is left under the limit of a Linux control group, which
     containers and batch jobs have.
 
-    filesystem_root: the folder that has `proc` and `sys`; tests pass a folder with
-    other files."""
+    filesystem_root: the folder that has `proc` and `sys`, by default that of this
+    machine."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError):
         text = (filesystem_root / "proc/meminfo").read_text()
@@ -208,8 +209,8 @@ class Local:
     ) -> futures.Future[Any]:
         """Begin a call function(*args) in an idle worker, or in a new one.
 
-        Returns the future of the call. The caller must not submit more than `slots`
-        (the largest number of workers) calls at once, as no limit is checked here.
+        Returns the future of the call. The caller must not have more than `slots` (the
+        largest number of workers) calls running at once, as no limit is checked here.
 
         resources: ignored here; executors of clusters reserve these cores and
         memory."""
@@ -230,7 +231,7 @@ class Local:
         """Wait until a submitted call ends, and return the futures of all ended calls.
 
         Futures that were returned earlier are left out. The set is empty where no call
-        ended in time. As many new calls as have ended can then be submitted. The result
+        ended in time. For each ended call a new one can then be submitted. The result
         or the error of a call is in its future.
 
         max_seconds: the longest wait in seconds; None waits without limit."""
@@ -246,8 +247,10 @@ class Local:
         function: Callable[..., Any],
         argument_tuples_of_calls: Iterable[tuple[Any, ...]],
     ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
-        """Call a function with each of several tuples of arguments, and yield (tuple,
-        future of its call) as the calls end.
+        """Call a function once for each tuple of arguments, and yield the ended calls.
+
+        A call is yielded as (its tuple of arguments, its future) when it ends, whatever
+        its place. At most `slots` calls run at once.
 
         argument_tuples_of_calls: a tuple of positional arguments for each call."""
         left = list(argument_tuples_of_calls)
@@ -280,10 +283,10 @@ class Local:
 
 
 def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
-    """Prepare a new worker process (initializer of its pool).
+    """Prepare a new worker process; the process pool calls this in it.
 
-    It ignores Ctrl-C, which its parent handles, and gets the parent's environment
-    variables."""
+    The worker then ignores Ctrl-C, which its parent handles, has the parent's
+    environment variables, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
     copy_environment_and_end_with_parent(parent_environment_variables)
@@ -294,10 +297,10 @@ _at_work = False
 
 
 def _call_in_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Return function(*args) in a worker process, with the flag _at_work set meanwhile.
+    """Call a function in this worker process and return its result.
 
-    The handler of SIGTERM reads the flag, to know whether there is a call to
-    interrupt."""
+    The flag _at_work is set meanwhile. The handler of SIGTERM reads it, to know whether
+    there is a call to interrupt."""
     global _at_work
     _at_work = True
     try:
@@ -327,8 +330,8 @@ def copy_environment_and_end_with_parent(
     parent_environment_variables: those of the parent, which replace all others."""
     os.environ.clear()
     os.environ.update(parent_environment_variables)
-    # Exempt all objects that imports made from garbage collection, which would
-    # otherwise take 0.3 s after each run.
+    # Exempt from garbage collection all objects that the imports made. Otherwise a
+    # collection after each run would take 0.3 s.
     gc.freeze()
 
     def exit_after_parent_ends() -> None:

@@ -1,6 +1,6 @@
 """This module has the executors for many machines: a Ray cluster, and Slurm.
 
-They have the methods `submit`, `wait_for_finished` and `close` of
+These executors have the methods `submit`, `wait_for_finished` and `close` of
 `lib.cluster.executors.Local`. The folders of runs, data and code must be shared, with
 the same paths on all machines. A lock file for each run keeps it from being executed
 twice at once. So a run whose machine is lost is simply submitted again, and resumes
@@ -36,9 +36,8 @@ def call_with_data_root(
 ) -> Any:
     """Set the environment variable DATA_ROOT, and return function(*args).
 
-    It is executed on another machine, where the function then finds the data sets.
-    Workers of a cluster do not inherit the variable from the process that submits
-    calls.
+    `Ray` executes it in a worker on any machine, where the function then finds the data
+    sets. Such workers do not inherit the variable from the process that submits calls.
 
     data_root: the folder of data sets that the submitting process uses."""
     os.environ["DATA_ROOT"] = data_root
@@ -99,8 +98,9 @@ class Ray:
     def wait_for_finished(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
-        """Wait at most `max_seconds` until a submitted call ends, and return the
-        futures of all calls that ended."""
+        """Wait until a call ends, and return the futures of calls that ended by then.
+
+        max_seconds: the longest wait in seconds; None waits without limit."""
         done = futures.wait(self.running, max_seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]

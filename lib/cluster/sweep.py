@@ -1,7 +1,8 @@
 """This module executes many Specs (descriptions of runs), inputs first, under one
 progress bar, and forecasts how long that takes.
 
-An executor (lib.cluster.executors) does it in worker processes or on a cluster."""
+An executor (lib.cluster.executors, lib.cluster.remote) executes the runs, in worker
+processes or on a cluster."""
 
 from __future__ import annotations
 
@@ -33,9 +34,10 @@ from lib.core.store import (
 from lib.core.types import Json
 
 ErrorBySpec: TypeAlias = dict[Spec, str]  # {Spec: why it could not be run}
-# Forecast CPU seconds become clock seconds by the ratio, measured so far, of clock
-# seconds to CPU seconds. This share of all forecast CPU seconds is added to both terms
-# of the ratio, so that it starts near 1 and a few slow first seconds do not decide it.
+# The time to go is the forecast in CPU seconds, times a ratio of clock seconds to CPU
+# seconds that is measured while runs are made. CALM times all forecast CPU seconds is
+# added to the numerator and the denominator of this ratio. So the ratio starts near 1,
+# and a few slow first seconds hardly change it.
 CALM = 0.25
 
 
@@ -68,14 +70,13 @@ class TimeForecast:
     work, such as its rows. The prediction is this estimate for the new run, times the
     median over finished runs of (measured seconds / estimate), so that finished runs on
     fewer or more rows count too. Without a finished run the prediction is the estimate
-    itself.
-    Committed runs (results of other machines in the repository) are scaled to the speed
-    of this machine. At most 300 runs of a step (kind of work) are read.
+    itself. Committed runs (results of other machines in the repository) are scaled to
+    the speed of this machine. At most 300 runs of a step (kind of work) are read.
 
     store: the folders of finished runs.
     core_seconds_estimator: f(Spec, metrics of its finished run, or {} before it has
-    run) -> core seconds; without `core_seconds_estimator`, similar runs are expected to
-    take the same time."""
+    run) -> core seconds. Without this function, similar runs are expected to take the
+    same time."""
 
     def __init__(
         self,
@@ -96,8 +97,8 @@ class TimeForecast:
         """Return the core seconds of a run by a count of its work.
 
         Measured times are divided by this estimate, so that runs of different sizes can
-        be compared. The function `prior` of this forecast computes it; it is 1 where no
-        such function was given.
+        be compared. The estimate is that of `core_seconds_estimator`, or 1 where the
+        forecast was made without this function.
 
         spec: the description of the run.
         run_metrics: the metrics of the run, or {} before it has run."""
@@ -134,8 +135,8 @@ class TimeForecast:
         """Return the expected CPU core seconds of one training run.
 
         Finished runs of the same Spec at other seeds are used if there are any, and
-        else similar runs. Without such runs it is the estimate by the function `prior`,
-        which counts the run's work, or None if this forecast has no such function.
+        else similar runs. Without such runs the result is the estimate by the run's
+        amount of work (`core_seconds_estimator`), or None without this function.
 
         spec: the description of the run."""
         self.add_finished_runs_of_step(spec.step)
@@ -155,9 +156,9 @@ class TimeForecast:
         """Return how many times slower this machine is than those of committed runs.
 
         Committed runs, or records, are results of other machines in the repository. The
-        factor is the time of a run here divided by its time there, as the median over
-        the kinds of runs that were made in both places, or 1 where there is no such
-        kind. Times of committed runs are multiplied by it in forecasts."""
+        factor is the time of a run here divided by its time there: the median over the
+        kinds of runs that were made in both places, or 1 where there is no such kind.
+        Forecasts multiply the times of committed runs by it."""
         paces = [
             statistics.median(took["run"]) / statistics.median(took["record"])
             for took in self.took.values()
@@ -237,7 +238,8 @@ def estimate_schedule_seconds(
     )
     graph.prepare()
     now = 0.0
-    # Heaps of places in `order`, in `busy` after the end of a run.
+    # Two heaps. `ready` has the positions in `order` of runs that can begin. `busy` has
+    # (end in seconds, position in `order`) of runs that a worker is making.
     ready: list[int] = []
     busy: list[tuple[float, int]] = []
     while graph.is_active():
@@ -254,10 +256,10 @@ def estimate_schedule_seconds(
 def make_duration_group_key(spec: Spec) -> tuple[Any, ...]:
     """Return a key that is equal for similar runs, by which their times are forecast.
 
-    It has the step (kind of work), whether the data are generated toy data, the
-    numerics (dtype, threads, device), the step that made the initial model, and whether
-    there is a teacher. Similar runs take about the same time for the same number
-    of rows."""
+    The key has the step (kind of work), whether the data are generated toy data, the
+    numerics (dtype, threads, device), the step that made the initial model (None
+    without one), and whether there is a teacher. Similar runs take about the same time
+    for the same number of rows."""
     begin = spec.inputs.get("start")
     numerics = (spec.args.get("numerics") or {}).values()
     is_generated, is_student = uses_toy_data(spec.args), "teacher" in spec.inputs
@@ -410,8 +412,8 @@ class ProgressBar:
         """Draw the progress line again, if the last time is long enough ago.
 
         Nothing happens within `interval` seconds of the last drawing, unless all runs
-        have ended. A running run counts by the fraction of its work that is done, which
-        it writes to its folder.
+        have ended. An ended run counts as 1, and a running one as the fraction of its
+        work that is done, which it writes to its folder.
 
         ended_specs, running_specs: the Specs (descriptions) of runs that have ended and
         that are running."""

@@ -8,9 +8,10 @@ them to files.
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, and the data that it draws to
 `<id>.figure.csv`. A table is written to `<id>.csv`. `<id>.json` says which runs were
-used, by which code and when. A table or figure without runs is replaced by a sentence.
-Notebooks with changed parameters or cells are experiments, and write to folders of
-their own below `figures/scratch/` (lib.claims.notebook.find_notebook_page_folder)."""
+used, by which code and when. A table or figure without finished runs is replaced by a
+sentence. Notebooks with changed parameters or cells are experiments, and write to
+folders of their own below `figures/scratch/`
+(lib.claims.notebook.find_notebook_page_folder)."""
 
 import io
 import json
@@ -70,19 +71,20 @@ if TYPE_CHECKING:
 ENVIRONMENT.filters["escaped"] = escape_markdown_line
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-# Matches ids in an SVG file and references to them, to give each picture on a page ids
-# of its own. Else a reference may lead to the same id in a hidden picture, which a
-# browser does not resolve.
+# Matches ids in an SVG file and references to them. A prefix after each match gives
+# every picture on a page ids of its own. Without it, two pictures may share an id; a
+# browser then fails to resolve a reference if the first of the two is hidden.
 SVG_NAME = re.compile(r'\bid="|url\(#|href="#')
-# {origin of a run: word for it on a page}. A "record" is committed in the repository.
+# {origin of a run: word for it on a page}. A "run" was made on this machine, and a
+# "record" is committed in the repository.
 MADE = {"run": "made here", "record": "recorded"}
 
 
 def display_text(markdown: str, html_text: str = "") -> None:
     """Show a text as output of the running notebook cell, as Markdown, HTML or both.
 
-    HTML pages later take the HTML or, without it, the Markdown. Markdown pages take the
-    Markdown, in which paths of this machine are hidden. Nothing is shown where both
+    HTML pages later take the HTML or, if it is empty, the Markdown. Markdown pages take
+    the Markdown, in which paths of this machine are hidden. Nothing is shown where both
     texts are empty.
 
     html_text: the same content as HTML, where Markdown cannot express it."""
@@ -101,13 +103,15 @@ class Page:
     id: name of the notebook, such as "ghostbert_t03_pruned_vs_ghost".
     values: {parameter of the notebook: value}.
     folder: where the files are written.
-    differs: sentences on how the notebook differs from its original in the repository.
+    differs: sentences on how the notebook differs from its original in the repository;
+    none where it does not differ.
     used: {name of a run: "made here" or "recorded", or the state of a missing run, such
     as "failed"}.
     files: names of the files that were written.
     noted: remarks that were shown, so that none is shown twice.
     sentences: sentences on differences between models, to be shown below the title.
-    ends: a sentence on the lowest and the highest score, for the same place."""
+    ends: a sentence on the lowest and the highest score, which may be shown below the
+    title too; "" for none."""
 
     id: str
     values: Json
@@ -124,7 +128,7 @@ class Page:
     # "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." They may be shown
     # below the title of the page.
     sentences: list[str] = field(default_factory=list)
-    ends: str = ""  # Sentence on the range of the scores of the page's runs.
+    ends: str = ""  # Sentence on the lowest and the highest score; "" for none.
 
     @cached_property
     def profile(self) -> str:
@@ -173,8 +177,8 @@ class Page:
                 lost = sweep.execute_specs(specs, time_forecast=clock)
         frame = collect_results(rows, failure_reason_by_spec=lost)
         if self.custom_data_and_model_notes and not is_made:
-            # These runs are only looked up. A page on a user's own data or model tests
-            # no claims, so they are not counted among the runs of the page.
+            # Runs that are only looked up serve the tests of claims. A page on a user's
+            # own data or model tests none, so it does not count these runs as its own.
             return frame
         lines: Any = frame.to_dict("records")
         self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
@@ -266,10 +270,10 @@ class Page:
     ) -> Sequence[Row]:
         """Return experiments, each repeated at the seeds that were planned for it.
 
-        The plan fixes the seeds of each comparison with a paper's claim, so that
-        tables, figures and tests rest on the same runs. Experiments (Rows) that no
-        planned comparison uses keep their seed. All stay unchanged where the user sets
-        seeds, or brings data or a model.
+        A committed plan fixes the seeds of each comparison that tests a paper's claim,
+        so that tables, figures and tests rest on the same runs. Experiments (Rows) that
+        no planned comparison uses keep their seed. All experiments stay unchanged where
+        the user sets seeds, or brings data or a model.
 
         profile: size of the experiments. Only "mini" and "base" have planned seeds."""
         is_asked = self.values.get("seeds") or self.custom_data_and_model_notes
@@ -287,9 +291,9 @@ class Page:
         """Show a table on the page and write it as a CSV file.
 
         Rows and columns without any value are dropped. If nothing is left, a sentence
-        says that nothing is measured yet, and no file is written. The page can have
-        fewer columns than the file, since it leaves out the paper's scores on tasks
-        that were not measured, and scores on development rows alone
+        says that nothing is measured yet, and no file is written. The file has all
+        columns. The page leaves out the paper's scores on tasks that were not measured,
+        and scores on development rows alone
         (`lib.report.tables.arrange_columns_for_page`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
@@ -405,8 +409,9 @@ class Page:
     def show_live_figure(self, figure: "LiveFigure") -> None:
         """Show an interactive Plotly figure on the HTML page.
 
-        The Markdown page, on which no script runs, has a sentence with its title
-        instead. A figure without traces (Plotly's sets of points) is not shown."""
+        The Markdown page, on which no script runs, has a sentence with the figure's
+        title instead. A figure without traces (Plotly's sets of points) is not
+        shown."""
         if figure.traces:
             display_text(
                 f"*{figure.title}: on the live page alone.*", figure.figure_html
@@ -423,10 +428,10 @@ class Page:
 
         It also keeps a sentence on each difference at the page's own profile, to be
         shown below the page's title. A difference without an Estimate (mean with 95 %
-        interval) is left out, and so is its printed value. Where none is left, nothing
-        is shown. Where no difference has the three seeds that an interval needs, a
-        sentence replaces the figure. At the profile toy (tiny experiments) the figure
-        is drawn nevertheless.
+        interval) is left out, and so is its printed value. Where no difference is left,
+        nothing is shown. Where no difference has the three seeds that an interval
+        needs, a sentence replaces the figure, but not at the profile toy (tiny
+        experiments).
 
         estimates_by_row: {(source, name of a row): Estimate or None}. The source tells
         where the numbers come from, such as "this run, toy".
@@ -564,8 +569,8 @@ class Page:
         the given answer comes from larger experiments, whose results are stored in the
         repository, while a user wants to see a result of the runs that were just made.
         This result is the first difference that the page draws, or else the range of
-        its scores. On a user's own data or model none is put. If none of the page's
-        runs exists, a sentence at the start says so, at any profile.
+        its scores. On a user's own data or model the answer gets no such result. If
+        none of the page's runs exists, a sentence at the start says so, at any profile.
 
         answer_sentences: the answer so far."""
         if self.used and not {*self.used.values()} & {*MADE.values()}:
@@ -645,8 +650,8 @@ def list_score_caveats(runs: Runs) -> list[str]:
 
     They name seeds whose score lies far from the median of their model. For sentence
     similarity (STS-B) they also give the correlation that the encoder reaches without
-    fine-tuning, since a model owes that much of its score to pretraining. Only results
-    at the profiles mini and base (sizes of the experiments) are examined.
+    fine-tuning, since a fine-tuned model owes that much of its score to pretraining.
+    Only results at the profiles mini and base (sizes of the experiments) are examined.
 
     runs: the results of a notebook's experiments."""
     lines = []
@@ -744,9 +749,10 @@ def explore_with_widgets(
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
 
-    An HTML page cannot draw again, so it has one picture, in which each argument has
-    the function's default or, without one, the first value of its widget. A Markdown
-    page has no picture. Nothing is shown where a widget has an empty list of values.
+    An HTML page cannot call the function again, so it has one picture. In it each
+    argument has its default value in the function or, without a default, the first
+    value of its widget. A Markdown page has no picture. Nothing is shown where a widget
+    has an empty list of values.
 
     draw_figure: it returns the figure, or None if it only prints.
     prerendered_argument_name: an argument whose widget is a list of values. An HTML

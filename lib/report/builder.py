@@ -31,7 +31,8 @@ from lib.report import equation, front, verdicts
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# Globs of the files on which every page depends, beside its notebook and runs.
+# Globs, between blanks, of the files on which every page depends. A page also depends
+# on its notebook and runs.
 CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/published/**/*.*"
 # Matches the code of a notebook's cell that shows a table or a figure.
 SHOWS = re.compile(r"\bpage\.show_(table|figure|forest_plot|live_figure)\(|\(page\b")
@@ -83,14 +84,16 @@ class PageBuilder:
 
     path: the notebook.
     folder: where the page is written.
-    differs: sentences on how the notebook differs from its original in the repository.
+    differs: sentences on how the notebook differs from its original in the repository;
+    none for a standard page.
     values: {parameter of the notebook: value}.
     text: JSON text of the notebook when the command began.
     grids: {variable of the notebook: its Rows, which are experiments}. Those of the
     variable `grid` are run, others are only looked up.
     left: Specs (descriptions of runs) whose runs the page still waits for.
-    failed: why the page could not be made, or "".
-    tried: digest of the page's contents at the last attempt to make it."""
+    failed: why the page could not be made; "" if no attempt failed.
+    tried: digest of all that the page is made from, at the last attempt to make it; ""
+    before the first attempt."""
 
     path: Path
     folder: Path
@@ -145,11 +148,12 @@ class HtmlAndDigest(NamedTuple):
 
 
 def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
-    """Return (HTML, digest) of a page's file: its text, and the comment at its end.
+    """Return (HTML, digest): a page's file, divided at the comment that ends it.
 
-    The digest tells whether the page is unchanged (`compute_digest_of_page_files`). It
-    is "" where the comment is missing, as in a file that was written in part. Both are
-    "" where there is no file."""
+    The comment has the digest, which tells whether the page is unchanged
+    (`compute_digest_of_page_files`). The digest is "" where the comment is missing, as
+    in a file that was written in part. Both HTML and digest are "" where there is no
+    file."""
     text = page_file.read_text(errors="replace") if page_file.is_file() else ""
     html, _, end = text.rpartition("<!-- ")
     mark = re.fullmatch(r"(\w+) -->", end)
@@ -179,10 +183,10 @@ def compute_digest_of_page_files(
 def is_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
     """Return whether a page on disk is current, so that it need not be made again.
 
-    It is current if it was made from contents with this digest, and if none of its
-    files has changed since.
+    The page is current if it was made from what `input_digest` stands for, and if none
+    of its files on disk has changed since.
 
-    input_digest: the digest of what the page is made from
+    input_digest: the digest of what the page is to be made from
     (`digest_page_inputs`)."""
     html, mark = split_html_and_digest(builder.html_path)
     return bool(builder.page_json) and mark == compute_digest_of_page_files(
@@ -193,10 +197,10 @@ def is_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
 def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
-    At a profile (size of the experiments) with committed results, mini or base, the
-    page of a notebook of which the user changed nothing is also written in Markdown,
-    for a code host such as GitHub. If another process makes the same page, this one
-    waits for it. Raises Refused where a cell of the notebook fails.
+    At the profiles (sizes of the experiments) mini and base, which have committed
+    results, the page of an unchanged notebook is also written in Markdown, for a code
+    host such as GitHub. If another process makes the same page, this one waits for it.
+    Raises Refused where a cell of the notebook fails.
 
     builder: the notebook and the folder of the page.
     input_digest: the digest of what the page is made from
@@ -227,8 +231,8 @@ def remove_outdated_pictures(
 ) -> None:
     """Remove a page's pictures, and their data files, that its notebook wrote earlier.
 
-    Only those that its latest execution wrote again stay, so that no old result is
-    shown.
+    Those that the latest execution of the notebook wrote again stay. The others are
+    removed, so that no old result is shown.
 
     current_file_names: names of the files that the latest execution wrote."""
     for ending in ("png", "svg", "figure.csv"):
@@ -325,14 +329,15 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
 def drop_empty_sections(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the cells of an executed notebook without texts above missing results.
 
-    A text cell is dropped if the code below it, up to the next text, should show a
-    table or figure and shows nothing, since runs are missing. The title stays, and so
-    does a text above code that never shows a table or figure. All code cells stay."""
+    A text cell is dropped if the code cells between it and the next text cell should
+    show a table or figure and show nothing, since runs are missing. The title stays,
+    and so does a text above code that never shows a table or figure. All code cells
+    stay."""
     visible, is_empty, has_figure_code = [], True, False
     for cell in reversed(cells):
         is_text = cell["cell_type"] == "markdown"
-        # Cells are read from the last to the first, so this cell is the beginning of
-        # the section whose other cells were read already.
+        # Cells are read from the last to the first. So this cell begins the section of
+        # which all other cells were read before it.
         if is_text or "verdicts" in list_cell_tags(cell):
             if not (
                 is_text and is_empty and has_figure_code
@@ -375,10 +380,11 @@ def move_first_picture_below_title(
 ) -> list[Mapping[str, Any]]:
     """Return the cells of a page with the first picture directly below the title.
 
-    A reader then sees the main result first. The text cell before the picture moves
-    too, without its heading, if its section has no other output. The order stays for a
-    notebook that explains a method (its file name begins with 00_), and where there is
-    no picture or no title.
+    A reader then sees the main result first. The section of a picture is the text cell
+    before it and the cells up to the next text cell. This text moves too, without its
+    heading, if the section has no other output. The order stays for a notebook that
+    explains a method (its file name begins with 00_), and where there is no picture or
+    no title.
 
     cells: the cells of an executed notebook.
     notebook_id: file name of the notebook."""
@@ -418,8 +424,8 @@ def move_first_picture_below_title(
 def copy_cell(cell: Any, **changed_fields: Any) -> Any:
     """Return a copy of a notebook's cell with some fields replaced, such as `source`.
 
-    The copy has the class of the cell (a dict or a node of nbformat). The cell itself
-    stays unchanged, so that pages in other formats can use it."""
+    The copy has the class of the cell: dict, or nbformat's NotebookNode. The cell
+    itself stays unchanged, so that pages in other formats can use it."""
     return type(cell)({**cell, **changed_fields})
 
 
@@ -510,11 +516,11 @@ def convert_to_markdown(
 ) -> str:
     """Return an executed notebook as a Markdown page, for a code host such as GitHub.
 
-    It has the title, the answer (sentences with the main result), the texts and the
-    outputs that have a form in Markdown. Code is left out, and so are cells after the
-    one that shows the tested claims of the papers. For a notebook that explains a
-    method, the code of tables and figures is kept, and all cells but those with widgets
-    are used.
+    The page has the title, the answer (sentences with the main result), the texts and
+    the outputs that have a form in Markdown. Code is left out, and so are cells after
+    the one that shows the tested claims of the papers. The page of a notebook that
+    explains a method differs: it has the code of tables and figures, and all cells but
+    those with widgets.
 
     notebook_json: the executed notebook.
     title: the heading of the page.

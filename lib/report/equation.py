@@ -72,9 +72,10 @@ def replace_outside_code(
     pattern: re.Pattern[str],
     replacement: str | Callable[[re.Match[str]], str],
 ) -> str:
-    """Return a text with a pattern replaced, except in code spans and code blocks.
+    """Return a Markdown text with a pattern replaced, except in its code.
 
-    So code in the Markdown that looks like an equation or a link stays as it is.
+    Code spans and code blocks stay as they are, even if they look like an equation or a
+    link.
 
     replacement: a template or a function of the match, as in re.sub."""
     parts = CODE.split(markdown)
@@ -107,8 +108,9 @@ def render_equation_as_svg(equation_match: re.Match[str]) -> str:
 
 
 def trace_svg_path(text_path: TextPath) -> str:
-    """Return the outline of a text as the data of an SVG path, whose y axis points
-    down."""
+    """Return the outline of a text as the attribute `d` of an SVG path.
+
+    The signs of y are turned, as the y axis of SVG points down."""
     parts = []
     for points, code in text_path.iter_segments(curves=True, simplify=False):
         pairs = (f"{x:.2f} {-y:.2f}" for x, y in points.reshape(-1, 2))

@@ -1,11 +1,11 @@
 """This module makes the interactive figures of the live page, which Plotly draws in a
 browser.
 
-A figure has all its traces (Plotly's sets of points). The `meta` of a trace has its
-labels, such as its task, and the lists of choices beside the figure select the traces
-that fit. So every number is also in a table of another page, and the browser computes
-none. Plotly's script is part of the page, which needs no network, from a file or in
-JupyterLab."""
+A figure has all its traces (Plotly's sets of points) from the start. The `meta` of a
+trace has its labels, such as its task. Beside the figure are lists of values of these
+labels, and the traces that fit the chosen values are drawn. The browser computes no
+number, so every number of a figure is also in a table of another page. Plotly's script
+is part of the page, which needs no network, from a file or in JupyterLab."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ from lib.stats.paired import SEEDS
 PARTS: Any = verdicts.ENVIRONMENT.get_template("live.html.j2").module
 FRONTIER = "91_frontier"
 MILLISECONDS = "milliseconds of 8 sentences of 128 tokens on one thread"
-# {outcome of a comparison: its colour in the forest plot}. The row's name has the
-# outcome as text as well, so no reader needs the colours.
+# {outcome of a comparison: its colour in the forest plot}. The name of a row has the
+# outcome as text too, so that no reader depends on the colours.
 COLOURS = {
     words.AGREES: plot.GREEN,
     words.OPPOSITE: plot.VERMILION,
@@ -232,15 +232,16 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
 
     The columns are task, model, method (of compression), kind (of method: "paper",
     "whole" for no compression, "control" for one that the papers lack, "combination"
-    for two at once), m (planned FLOPs in twelfths of the unpruned model's; 0 for a
-    method with a single model), seeds (their number), score (in points), low and high
-    (its 95 % interval, from SEEDS (3) seeds on), flops, parameters and bytes (each in
-    millions), ms (milliseconds of 8 sentences of 128 tokens, if measured), source
-    (where the numbers come from), runs (names of the runs), gap (the score minus that
-    of the cheapest model, width-pruned or whole and distilled, with at least as many
-    FLOPs, less 5 %), gap_low and gap_high (ends of its interval, from SEEDS seeds on),
-    beside (name of that model) and budget (its width in twelfths). The frame is empty
-    where no model is trained yet.
+    for two methods at once), m (planned FLOPs in twelfths of the unpruned model's; 0
+    for a method with a single model), seeds (their number), score (in points), low and
+    high (its 95 % interval), flops, parameters and bytes (each in millions), ms
+    (milliseconds of 8 sentences of 128 tokens, nan if not measured), source (where the
+    numbers come from), runs (names of the runs), gap (the score minus that of a
+    baseline), gap_low and gap_high (95 % interval of the gap), beside (name of the
+    baseline) and budget (its width in twelfths). The baseline is the cheapest model,
+    width-pruned or whole and distilled, with at least 95 % of the model's FLOPs. An
+    interval is nan for fewer than SEEDS (3) seeds. The frame is empty where no model is
+    trained yet.
 
     profile: size of the experiments, such as "mini"."""
     frame = find_page_runs(FRONTIER, profile).current
@@ -267,8 +268,8 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
 def join_run_names(runs: Iterable[Run]) -> str:
     """Return the names of runs as a short text: "finetune-1a2b/0, 1; distil-3c4d/0".
 
-    A name is the identity of what is run, a slash and the seed. Runs that differ in the
-    seed alone are listed together."""
+    The name of a run has the kind of work and a digest of its settings, a slash and the
+    seed. Runs that differ in the seed alone are listed together."""
     seeds = {}
     for run in runs:
         identity, _, seed = run.name.partition("/")
@@ -628,11 +629,11 @@ def plot_turnable_surfaces(
 def describe_best_half_flops_model(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
-    It gives the scores of both models with intervals, to be shown below a page's
-    title. The limit may be exceeded by 5 %; where no model keeps it, the sentence has
-    the unpruned model alone. If any model in the table has an interval, those without
-    one are left out. The task is the first one that is left. Raises Refused where the
-    unpruned model is not left on this task.
+    It gives the scores of this model and of the unpruned one with intervals, to be
+    shown below a page's title. Models may exceed the limit by 5 %. Where none keeps it,
+    the sentence has the unpruned model alone. If any model in the table has an
+    interval, models without one are left out. The task is the first that the table then
+    has. Raises Refused where the unpruned model has no row on this task.
 
     frontier_table: the table of `make_frontier_table` with scores and costs, not
     empty."""

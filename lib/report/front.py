@@ -32,8 +32,8 @@ BarPositions: TypeAlias = Json
 
 
 class Finding(NamedTuple):
-    head: str
-    text: str
+    head: str  # First words of a paragraph of README, such as "In one line."
+    text: str  # The rest of the paragraph.
 
 
 def read_readme_results_table_of_paper(paper: str) -> str:
@@ -41,7 +41,8 @@ def read_readme_results_table_of_paper(paper: str) -> str:
 
     The paper's summary page shows it. The table has the rows from the one that begins
     with the paper's title to the next title. A row has a comparison, our measured
-    effect, the printed effect and the word that follows from both.
+    effect, the printed effect and the outcome that follows from these two, such as
+    "agrees". Raises Refused where README has no such row.
 
     paper: name of the paper's folder, such as "bermo"."""
     text = (paths.ROOT / "README.md").read_text()
@@ -223,10 +224,10 @@ def tabulate_pages_of_paper(paper: str) -> pd.DataFrame:
     """Return a DataFrame of the pages of a paper, for the overview on its summary page.
 
     The index is the notebook id. The columns are page (title), asks (its question) and
-    answer. The answer is a comparison that the page shows, as text with its 95 %
-    interval and its outcome, such as "agrees": the first with an interval on a central
-    claim, or else on a claim that only this page tests; "–" if there is none. The
-    summary page itself is left out.
+    answer. The answer is one comparison that the page shows, as text with its 95 %
+    interval and its outcome, such as "agrees". It is the first that tests a central
+    claim and has an interval, or else the first with an interval on a claim that only
+    this page tests; "–" if there is none. The summary page itself is left out.
 
     paper: name of the paper's folder, such as "bermo"."""
     import pandas as pd

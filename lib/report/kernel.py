@@ -1,9 +1,9 @@
 """This module starts the Jupyter kernel of a page by forking, as worker processes are
 forked (lib.cluster.executors).
 
-A forked kernel has the workers' imports loaded from the start, and ends with the
-process that started it. On systems without a fork server, jupyter_client starts the
-kernel."""
+A forked kernel has the slow imports, such as torch, loaded from the start, and ends
+with the process that started it. On systems without a fork server, jupyter_client
+starts the kernel in its usual way."""
 
 import os
 from collections.abc import Mapping
@@ -45,8 +45,8 @@ class ForkedKernelProvisioner(LocalProvisioner):
 class ForkingKernelManager(AsyncKernelManager):
     """This kernel manager of jupyter_client forks its kernels, so that they start fast.
 
-    It does so where the project's worker processes are forked from a server (Linux). On
-    other systems jupyter_client starts a kernel in its usual way."""
+    It forks them on Linux, where the project's worker processes are forked from a
+    server too. On other systems jupyter_client starts a kernel in its usual way."""
 
     async def _async_pre_start_kernel(
         self, **start_options: Any

@@ -2,8 +2,8 @@
 that draw.
 
 The colours are those of Okabe and Ito, which colour-blind readers can distinguish. A
-look also has a marker and a dash of its own, so that nothing is told by colour
-alone."""
+look (options of matplotlib for a line) also has a marker and a dash of its own, so that
+nothing is told by colour alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle, pairwise
@@ -38,7 +38,8 @@ INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
 
 # Styles of lines: NEW for what a paper proposes, OLD for its baseline, PRINT for the
-# numbers that it prints, THIRD and REST for further models.
+# numbers that it prints, THIRD and REST for further models. LOOKS below is {name of a
+# model or stage in a legend: its style}.
 NEW: dict[str, Any] = {"color": BLUE, "marker": "o", "linestyle": "-"}
 OLD: dict[str, Any] = {"color": VERMILION, "marker": "s", "linestyle": "--"}
 THIRD: dict[str, Any] = {"color": GREEN, "marker": "D", "linestyle": "-."}
@@ -63,8 +64,10 @@ WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
 def set_figure_style() -> None:
-    """Set the style of all figures, with a fixed hash salt, so that equal figures give
-    equal SVG bytes."""
+    """Set the style of all figures that are drawn afterwards.
+
+    The ids in SVG files get a fixed hash salt, so that equal figures give equal
+    bytes."""
     look = {
         "svg.hashsalt": "workbook",
         "figure.dpi": 110,
@@ -75,11 +78,12 @@ def set_figure_style() -> None:
 
 
 def wrap_text(text: str, max_letters_per_line: int) -> str:
-    """Return a text wrapped to at most `max_letters_per_line` letters a line, in as few
-    lines as possible, of about equal length.
+    """Return a text wrapped into as few lines as possible, of about equal length.
 
-    A longer word is not broken. The last line has two words where both fit and the line
-    before keeps two, and no line ends with a minus sign."""
+    A line has at most `max_letters_per_line` letters, unless a single word is longer.
+    A last line of one word gets another word from the line before it, if that line
+    keeps two words and the last line is not too long then. No line ends with a minus
+    sign."""
     lines, text = [], text.replace(f"{MINUS} ", f"{MINUS}{FIXED}")
     for line in text.split("\n"):
         least = len(wrap(line, max_letters_per_line))
@@ -98,9 +102,10 @@ def wrap_text(text: str, max_letters_per_line: int) -> str:
 def wrap_long_texts(figure: Figure) -> None:
     """Wrap the titles and labels of a figure that are longer than their space.
 
-    A title has the width of its panel, or that of the figure where panels stand below
-    each other; a label has the length of its axis. A wrapped text leaves less space to
-    the axes, so all texts are checked again until none is wrapped."""
+    The space of a title is the width of its panel, or that of the figure where panels
+    stand below each other. The space of a label is the length of its axis. A wrapped
+    text leaves less space to the axes, so all texts are checked again until none is
+    wrapped."""
     is_wrapped, across, originals = True, figure.bbox.width, {}
     while is_wrapped:
         figure.draw_without_rendering()
@@ -157,10 +162,10 @@ def make_panels(
     max_column_count: int = 4,
     **subplot_options: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """Return (figure, axes) with one panel for each title, or one empty panel without
-    titles.
+    """Return (figure, axes), with one panel for each title.
 
-    A new row of panels begins where a row would be too wide to be read at 700 pixels.
+    Without titles there is one panel. A new row of panels begins where a row would be
+    wider than WIDEST (9.6) inches, which is too wide to be read at 700 pixels.
 
     panel_width_inches, panel_height_inches: the size of a panel in inches.
     max_column_count: the largest number of panels in a row.
@@ -208,11 +213,12 @@ def draw_means(
 ) -> None:
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval.
 
-    The rows with the same x are seeds. Where they are fewer than SEEDS (3), each is a
-    point and no interval is drawn. Rows without y are left out.
+    The rows with the same x are runs at different seeds. Where they are fewer than
+    SEEDS (3), each is also drawn as a point, and the mean has no interval. Rows without
+    y are left out.
 
     x_column, y_column: names of columns of the frame.
-    label: the name of the line in the legend. A known name, such as "BERT", also sets
+    label: the name of the line in the legend. A key of LOOKS, such as "BERT", also sets
     the colour, marker and dash.
     line_options: options of seaborn.lineplot, such as colour, in place of the default
     ones."""
@@ -241,21 +247,22 @@ def draw_differences_over_setting_values(
     differences: pd.DataFrame,
     printed_differences: pd.DataFrame | None = None,
 ) -> None:
-    """Draw differences between a reference setting and other values x of this setting.
+    """Draw the score at a reference value of a setting minus that at other values x.
 
     For example, the setting is a kernel size, and the score at 3 minus the score at x
-    is drawn over x. Each line has 95 % intervals. A point of fewer than SEEDS (3) seeds
-    is hollow and has no interval.
+    is drawn over x. The points have 95 % intervals. A point of fewer than SEEDS (3)
+    seeds is hollow and has no interval.
 
-    differences: a row for each point, with the columns line (name), x, mean (the
-    difference), low and high (its interval) and seeds (their number). Colours repeat
-    from the sixth line on.
+    differences: a row for each point, with the columns line (name of the line on which
+    the point lies), x, mean (the difference), low and high (its interval) and seeds
+    (their number). Colours repeat from the sixth line on.
     printed_differences: the same differences in a paper, as rows with line, x and mean.
     They are drawn as diamonds."""
     colours = cycle((BLUE, VERMILION, GREEN, SKY, BLACK))
     assert isinstance(axis.figure, Figure)
     for place, (name, rows) in enumerate(differences.groupby("line", sort=False)):
-        # Shift each line by 4 points, so that no error bar hides another.
+        # Shift each line by 1/18 inch to the right of the one before, so that no error
+        # bar hides another.
         aside = ScaledTranslation(place / 18, 0, axis.figure.dpi_scale_trans)
         rows, colour = rows.sort_values("x"), next(colours)
         look: dict[str, Any] = {"color": colour, "transform": axis.transData + aside}
@@ -296,8 +303,8 @@ def draw_differences_over_setting_values(
 
 # Columns of the data of a forest plot. `at` is the name of a row, and `source` says
 # where our number comes from. `interest` is the smallest effect of interest where the
-# paper prints no effect. `least` and `most` are the ends of the region that the paper
-# claims.
+# paper prints no effect. `least` and `most` are the ends of the region of effects for
+# which the paper's claim holds. `make_forest_plot_data` explains the others.
 FOREST = "source at mean low high printed interest least most seeds word".split()
 FAR = 20  # Difference in points beyond which a row is drawn in a second panel.
 MANY = 20  # Number of rows from which a forest plot has a small font.
@@ -330,9 +337,9 @@ def make_forest_plot_data(
     The columns are source, at (name of the row), mean, low and high (95 % interval),
     printed (value in the paper), interest (smallest effect of interest, where nothing
     is printed), least and most (bounds within which the paper's claim holds, 0 and
-    infinity for "> 0"), seeds (their number) and word (for an outcome such as "agrees";
-    empty here). What is missing is nan, and so is an interval of fewer than SEEDS (3)
-    seeds. An Estimate of None has no row.
+    infinity for "> 0"), seeds (their number) and word. `word` is "" here; the caller
+    may set an outcome such as "agrees". What is missing is nan, and so is an interval
+    of fewer than SEEDS (3) seeds. An Estimate of None has no row.
 
     estimates_by_row: {(source of the number, name of a row): Estimate or None}.
     printed_differences: {name of a row: difference in points that a paper prints}."""
@@ -353,9 +360,9 @@ def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
     interest, a shade the values for which the paper's claim holds (such as > 0). A grey
-    dot has fewer than SEEDS (3) seeds. Rows with an interval that reach beyond FAR (20)
-    points, by the interval or the printed value, have a second panel with another
-    scale.
+    dot has fewer than SEEDS (3) seeds. A row with an interval stands in a second panel
+    with another scale, if its interval or printed value reaches beyond FAR (20) points
+    from 0.
 
     comparisons: a frame with the columns of `make_forest_plot_data`. The text in its
     column `word`, such as "agrees", stands beside the row.
@@ -407,9 +414,9 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     """Draw the rows of a forest plot on one axis, with a vertical line at 0.
 
     The axis covers the rows with an interval, with their printed values and smallest
-    effects of interest, and whatever is near them. In another row, a printed value or
-    dot that lies far outside is drawn as an arrowhead at the edge, with its number
-    beside the row. Where no row has an interval, the axis covers all.
+    effects of interest, and the dots and printed values near them. A printed value or
+    dot of another row that lies far outside is drawn as an arrowhead at the edge, with
+    its number beside the row. Where no row has an interval, the axis covers all rows.
 
     comparisons: a frame with the columns of `make_forest_plot_data`."""
     order = list(comparisons["at"].unique())
@@ -490,9 +497,9 @@ INTEREST = "smallest effect of interest"
 def shorten_row_names(row_names: pd.Series) -> ShortNames:
     """Return (short names, common end) of the rows of a forest plot.
 
-    An end such as ", SST-2" is cut off where all names have it, since the axis label
-    then says " on SST-2", which is the common end. Elsewhere the names stay and the end
-    is "". The short names are a dict {name: short name}."""
+    The short names are a dict {name: short name}. An end such as ", SST-2" is cut off
+    if all names have it. The common end is then " on SST-2", and stands in the axis
+    label. Otherwise the names stay as they are, and the common end is ""."""
     ends = {name.rpartition(", ")[2] for name in row_names}
     if len(ends) > 1 or not all(", " in name for name in row_names):
         return ShortNames({name: name for name in row_names}, "")
@@ -505,11 +512,11 @@ def format_forest_plot_title(
 ) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
-    It names the row with the largest difference whose interval excludes 0, and says how
-    many other rows lie above or below 0. If several rows have intervals and all include
-    0, it says that no difference is shown. If several rows have outcomes such as
-    "agrees", it counts these instead. Without any interval it gives the range of the
-    differences.
+    The title names the row with the largest difference whose interval excludes 0, and
+    says how many other rows lie above or below 0. If several rows have intervals and
+    all include 0, it says that no difference is shown. If several rows have outcomes
+    such as "agrees", it counts the outcomes instead. Without any interval it gives the
+    range of the differences.
 
     comparisons: a frame with the columns of `make_forest_plot_data`.
     axis_label: what is subtracted from what, and the unit in brackets.
@@ -591,8 +598,8 @@ def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
 
     comparisons: rows with an interval. Their column `word` begins with an outcome such
     as "agrees", which tells how the interval stands to the paper's claim."""
-    # The only outcome that is not in WORDS is "they differ". It is shown for OPPOSITE
-    # where a paper claims that two models are equal.
+    # A text of none of WORDS is "they differ". It is shown in place of OPPOSITE ("the
+    # other way round") where a paper claims that two models are equal.
     words = [
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
         for text in comparisons["word"]
@@ -645,10 +652,11 @@ def describe_paired_score_difference(
 ) -> str:
     """Return the mean difference of two groups' scores with its interval, as text.
 
-    A draw is one repetition of an experiment with a random seed. Draw i of both groups
-    is a pair. An example is "movement minus magnitude: +1.2 [0.3, 2.1] points". If the
-    interval includes 0, "no difference shown" is added. The text is "" unless there are
-    two groups with the same number of draws, at least SEEDS (3).
+    A draw is one repetition of an experiment with a random seed. Draw i of one group
+    and draw i of the other are a pair. An example is "movement minus magnitude: +1.2
+    [0.3, 2.1] points". If the interval includes 0, "no difference shown" is added. The
+    text is "" unless there are two groups with the same number of draws, at least SEEDS
+    (3).
 
     scores_by_group: {group: scores [N] in points}, such as two methods of pruning.
     minuend_group: the group from which the other is subtracted."""
@@ -680,8 +688,8 @@ def draw_scores_by_group(
     pair.
     highlighted_group: the group that has a colour of its own, and from which the other
     is subtracted.
-    reference_score, reference_name: a score that is drawn as a vertical line, if any,
-    and its name."""
+    reference_score: a score (%) that is drawn as a vertical line; None for no line.
+    reference_name: the name of this line in the legend."""
     if text := describe_paired_score_difference(scores_by_group, highlighted_group):
         start = axis.get_title()
         axis.set_title(f"{start}, {text}" if start else text)
@@ -736,8 +744,9 @@ def draw_labelled_points(
     point moves up, and a thin line connects it with its point.
 
     x_column, y_column: names of columns of `points`.
-    style_by_point: options of axis.plot for each point, where they differ.
-    shared_style: options of axis.plot for all points otherwise."""
+    style_by_point: options of axis.plot for each point, in the order of `points`; None
+    for points that look alike.
+    shared_style: options of axis.plot for all points, used without `style_by_point`."""
     style_by_point = style_by_point or [shared_style] * len(points)
     for at_x, at_y, style in zip(
         points[x_column], points[y_column], style_by_point, strict=True
@@ -806,8 +815,9 @@ def draw_matrix(
     aspect: Literal["auto", "equal"] = "auto",
     **image_options: Any,
 ) -> AxesImage:
-    """Draw a matrix as an image, without grid and ticks. Return the image, for a colour
-    bar."""
+    """Draw a matrix as an image, without grid and ticks, and return the image.
+
+    The caller can make a colour bar of the image."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
     return axis.imshow(values, interpolation="nearest", aspect=aspect, **image_options)

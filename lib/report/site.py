@@ -5,11 +5,12 @@ of its runs. The index is written first. Each page follows as soon as its runs a
 finished.
 
 A page is made anew when its notebook, the code, or one of its runs has changed. A
-notebook that finished has a file `<id>.json`, which its cell tagged "verdicts" writes.
-papermill's marks cannot tell: they call every cell completed after a dead kernel. Pages
-with changed cells, with other parameters than the defaults, or with a reader's own data
-or model, are experiments. Each has a folder of its own below `figures/scratch/`, and
-the index of their profile lists them last."""
+notebook has run to its end if the file `<id>.json` exists, which its cell tagged
+"verdicts" writes. papermill's marks in the notebook cannot show this: after the kernel
+died, they say of every cell that it was completed. Pages with changed cells, with other
+parameters than the defaults, or with a reader's own data or model, are experiments.
+Each has a folder of its own below `figures/scratch/`, and the index of their profile
+lists them last."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -39,8 +40,9 @@ from lib.report.builder import (
     render_page,
 )
 
-# Globs of folders with rendered pages, relative to the folder of all figures. First are
-# the pages of unchanged notebooks, then all others, such as pages on a user's data.
+# Globs of folders with rendered pages, relative to the folder of all figures. The first
+# is that of standard pages, the second that of experiments, such as pages on a user's
+# data.
 PLACES = ("*", "scratch/*/*")
 
 
@@ -60,7 +62,7 @@ class Report:
 
     It makes each page once the runs (trainings or measurements) of the variable `grid`
     of its notebook are finished. A notebook is read when the Report is created, so a
-    later edit does not change its page, but for its title.
+    later edit of its file changes only the title on its page.
 
     profile: size of the experiments, such as "mini".
     parameter_values: {parameter of the notebooks: value}.
@@ -79,9 +81,9 @@ class Report:
         store: Store,
     ) -> None:
         self.profile, self.store, self.working = profile, store, True
-        # This function is called with each page whose runs are all finished. Within
-        # `render_pages_during_runs` it starts making the page. Elsewhere it does
-        # nothing, since `render_all_pages` makes the page later.
+        # This function is called with each page whose runs are all finished. In the
+        # block of `render_pages_during_runs` it starts to make the page. Outside of the
+        # block it does nothing, since `render_all_pages` makes the page later.
         self.begin: Callable[[PageBuilder], object] = lambda builder: None
         self.builders: list[PageBuilder] = []
         for path in [*rows_by_variable_by_notebook, *errors_by_notebook]:
@@ -159,10 +161,10 @@ class Report:
     def render_pages_during_runs(self) -> Generator[None, None, None]:
         """Make HTML pages in a second process while the `with` block executes runs.
 
-        A page shows the results of a notebook's runs. Pages that need no run are made
-        first, one by one, then each page when its runs are finished, which the block
-        tells by `render_pages_completed_by_run`. Pages that wait when the block ends
-        are left to `render_all_pages`. After an error in the block, the page in work is
+        Pages that wait for no run are made first, one by one. Each other page is made
+        when its runs are finished; the block calls `render_pages_completed_by_run`
+        after each run. Pages that are not begun when the block ends are left to
+        `render_all_pages`. After an error in the block, the page that is being made is
         stopped too."""
         executor, thread = executors.Local(1), ThreadPoolExecutor(1)
         leave_to_the_end = self.begin
@@ -190,8 +192,8 @@ class Report:
 
         Pages in `recorded` show numbers that exist already, so they are quick. Pages
         in `methods` explain a method and train a small model themselves, so they come
-        later. Summaries of papers lead `recorded`. Together they test all central
-        claims."""
+        later. Summaries of papers are first in `recorded`, because together these
+        summaries test all central claims."""
         now = [b for b in self.builders if not (b.left or b.failed)]
         now.sort(
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
@@ -200,10 +202,11 @@ class Report:
         return PagesReadyToRender([b for b in now if b not in methods], methods)
 
     def describe_pages_ready_to_render(self) -> str:
-        """Return a line that tells the user which pages are made at once.
+        """Return a line that tells the user which pages are made before any run.
 
-        They need no run that is missing. The line is "" where no page is quick, since
-        each waits for a run or trains a small model itself."""
+        All runs of these pages exist already. The line has their number and the first
+        three names. It is "" where no page is quick, since each waits for a run or
+        trains a small model itself."""
         recorded, methods = self.list_pages_ready_to_render()
         if not recorded:
             return ""
@@ -247,8 +250,8 @@ class Report:
         """Make the given pages that are out of date, and print a line for each.
 
         Each is made in a process of the executor, so that a killed process costs one
-        page only. A page that failed is not tried again while its contents are the
-        same. The index of pages is written anew after each page."""
+        page only. A command tries a page that failed again only if something that it is
+        made from has changed. The index of pages is written anew after each page."""
         todo = []
         for builder in builders:
             digest, before = digest_page_inputs(builder, self.store), builder.tried
@@ -288,10 +291,11 @@ def describe_main_results_of_notebooks(notebook_pattern: str) -> list[str]:
     """Return lines with the main results on a notebook's pages, the newest page first.
 
     A notebook has a page for each profile (size of the experiments) and each change of
-    its parameters or data. Each page gives the first of its changes, if any, the
-    sentences below its title, and its path. Of several notebooks, each has its pages in
-    this order. Where there is no page, a line names the command that makes it. The list
-    is empty where `notebook_pattern` fits no notebook (`notebook.find_notebooks`)."""
+    its parameters or data. The lines of a page are the first of these changes, if any,
+    the sentences below the title, and the path. Of several notebooks, one follows the
+    other, each with its newest page first. Where there is no page, a line names the
+    command that makes it. The list is empty where `notebook_pattern` fits no notebook
+    (`notebook.find_notebooks`)."""
     try:
         matches = notebook.find_notebooks([notebook_pattern])
     except Refused:
@@ -354,9 +358,9 @@ def write_page_index_of_profile(
 def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> None:
     """Write a placeholder for a notebook's HTML page that does not exist yet.
 
-    So links of other pages have a target. An existing page stays, even if another
-    process writes it at the same time. Only an empty file, which a killed process can
-    leave, is replaced.
+    So the links of other pages to it have a target. An existing page stays, even if
+    another process writes it at the same time. Only an empty file, which a killed
+    process can leave, is replaced.
 
     profile: size of the experiments, such as "mini".
     title: the title of the page."""

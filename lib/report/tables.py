@@ -1,8 +1,9 @@
 """This module collects the runs of a notebook's grid, estimates differences between
 models, and formats tables. It does not import torch.
 
-On pages of the profiles (scales) toy and paper, the page's runs stand beside recorded
-runs at mini. A table is written as HTML and as Markdown."""
+A grid is a notebook's list of planned runs. On pages of the profiles (sizes of the
+experiments) toy and paper, the page's runs stand beside recorded runs at mini. A table
+is written as HTML and as Markdown."""
 
 import html
 import re
@@ -32,9 +33,9 @@ WORDS = "text-align: left; white-space: normal"
 # Matches the heading above columns of printed numbers. A column's name begins with the
 # source of its numbers, such as "published".
 PRINTED = re.compile(r"(published|printed)\b")
-# Columns of `collect_results` that are no labels, such as task or model, of an
-# experiment. The table of finished and missing seeds has a row for each combination of
-# labels.
+# Columns of `collect_results` that do not distinguish the rows of the table of finished
+# and missing seeds. That table has a row for each combination of the labels that are
+# left, such as task and model.
 HIDDEN = ("spec", "seed", "run", "state", "error")
 # Profiles (sizes of the experiments) whose pages also show the recorded results at the
 # profile mini.
@@ -92,8 +93,8 @@ class Runs:
     recorded: the collected frame at the profile mini, for comparison. Its runs are only
     looked up. It is empty on most pages of mini and base, which do not show it.
     profile: size of the experiments, which is toy, mini, base or paper.
-    page: id of the notebook. Where it tests a paper's claim, only the seeds that were
-    planned for the test are used; with "" all seeds are."""
+    page: id of the notebook. Where the notebook tests a paper's claim, only the seeds
+    that were planned for the test are used. With "" all seeds are used."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
@@ -104,10 +105,10 @@ class Runs:
     page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
-        """Return only the results with given labels, as in select_runs(task="CoLA").
+        """Return a Runs with only some results, as by select_runs(task="CoLA").
 
-        Rows with other labels are left out of both tables of results, those at the
-        page's own profile and those at mini (sizes of the experiments)."""
+        Rows with other values of these labels are left out of `current` (the results at
+        the page's own profile) and of `recorded` (those at the profile mini)."""
 
         def select_rows_with_labels(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
@@ -122,9 +123,10 @@ class Runs:
     def find_result_frame(self, profile: str) -> pd.DataFrame:
         """Return the table of results at a profile, the size of the experiments.
 
-        For the page's own profile the table of the page's own results is returned, for
-        any other name the table of results at mini that are stored in the repository. A
-        table has a row for each experiment: labels, finished run or None, metrics."""
+        For the page's own profile it is the table of the page's own results, and for
+        any other profile the table of results at mini that are stored in the
+        repository. A table has a row for each experiment: labels, finished run or None,
+        metrics."""
         return self.current if str(profile) == str(self.profile) else self.recorded
 
     @property
@@ -148,7 +150,7 @@ class Runs:
 
     @property
     def finished(self) -> pd.DataFrame:
-        """Return a line for each finished run of all sets of results that a page shows.
+        """Return a DataFrame of all finished runs that a page shows, a row for each.
 
         It has the columns of the collected frames, `source` (where a run is from, such
         as "recorded, mini") and `scale` (its profile, the size of the experiments)."""
@@ -164,8 +166,8 @@ class Runs:
         An example is "on development rows and, at mini, unseen rows of 9 words and more
         (recorded, mini)". The brackets name the source, here results of experiments at
         the size mini that are stored in the repository. Unseen rows are labelled rows
-        that neither training nor the choice of settings used; shorter ones do not
-        count."""
+        that were used neither for training nor to choose settings. Those of fewer words
+        than LONG (9) do not count in scores."""
         sources = ", ".join(source for source, *_ in self.result_frames_with_source)
         scale = "base" if str(self.profile) == "base" else "mini"
         unseen = f"unseen rows of {LONG} words and more"
@@ -176,7 +178,8 @@ class Runs:
     ) -> str:
         """Return the caption of a table of mean scores ± standard deviation over seeds.
 
-        It gives the unit (points) and says on which examples the scores are measured.
+        The caption gives the unit (points: scores from 0 to 100) and says on which rows
+        of the data the scores are measured.
 
         published_split: the split of the paper's scores in the same table, "test" or
         "development"; "" if the table has none.
@@ -221,8 +224,9 @@ class Runs:
         It has the columns of the collected frame, `column` (title of the metric),
         `score` (on development and unseen rows), `development` (score on the
         development rows among them), `source` (where a run is from, such as "recorded,
-        mini" for runs at mini that are stored in the repository) and `scale` (its
-        profile, the size of the experiments). Scores of missing runs are nan.
+        mini" for runs at mini that are stored in the repository) and `scale` (the
+        profile of that run, the size of the experiments). Scores of missing runs are
+        nan.
 
         columns: metrics that the paper's table prints; at mini and base only the first
         of each task counts. A task without a metric there is scored by its first
@@ -251,9 +255,9 @@ class Runs:
         from, such as "recorded, mini" (stored in the repository, at the experiment size
         mini). A group is a value of `group_columns`. The Estimate has the mean
         difference in points over pairs of equal seed, and its 95 % interval. A group
-        without a pair is left out, and so is one in which at least half of a model's
+        without a pair is left out. So is a group in which at least half of a model's
         runs score no better than chance, or less than half of the unpruned model's
-        score, unless the claim expects this of the model. If the difference was planned
+        score, unless a claim expects this of the model. If the difference was planned
         as a test of a claim, only the planned seeds count, and the Estimate also has
         the bounds within which the claim holds, (0, inf) for "> 0".
 
@@ -285,9 +289,10 @@ class Runs:
         """Return the score of one model minus that of another, paired by seed.
 
         The Estimate has the mean difference in points and its 95 % interval. It is None
-        where no seed has both models, or where at least half of a model's runs score no
-        better than chance, or less than half of the unpruned model's score, unless the
-        claim expects this of the model (`estimate_difference_of_frames`).
+        where no seed has both models. It is also None where at least half of a model's
+        runs score no better than chance, or less than half of the unpruned model's
+        score, unless a claim expects this of the model
+        (`estimate_difference_of_frames`).
 
         frame: results of experiments, with the columns task, seed, model, run and spec.
         model_name, baseline: names in the column `model`; `baseline` is subtracted.
@@ -310,15 +315,16 @@ class Runs:
         """Return the score in one frame minus that in another, paired by seed.
 
         Each frame has the results of one model. The Estimate has the mean difference in
-        points and its 95 % interval. It is None where no seed has both models, or where
-        at least half of a model's runs fail to learn: they score no better than chance,
-        or less than half of the unpruned model's score. If the difference was planned
-        as a test of a claim, only the planned seeds count, a model that the claim
-        expects to fail is compared nevertheless, and the Estimate also has the bounds
-        within which the claim holds, (0, inf) for "> 0".
+        points and its 95 % interval. The result is None where no seed has both models,
+        or where at least half of a model's runs fail to learn: they score no better
+        than chance, or less than half of the unpruned model's score. If the difference
+        was planned as a test of a claim, three things change: only the planned seeds
+        count, a model that the claim expects to fail is compared nevertheless, and the
+        Estimate also has the bounds within which the claim holds, (0, inf) for "> 0".
 
-        method_frame, baseline_frame: rows with task, seed, model, run and spec. Without
-        `spec`, models that fail to learn are compared too.
+        method_frame, baseline_frame: rows with the columns task, seed, model, run and
+        spec; the second is subtracted. Without `spec`, models that fail to learn are
+        compared too.
         columns_by_task: {task: its metrics}.
         profile: size of the experiments, such as "mini"."""
         sides: Any = [
@@ -479,8 +485,8 @@ def escape_markdown_cell(text: object) -> str:
 def escape_markdown_match(markup_match: re.Match[str]) -> str:
     """Return markup that was found in a Markdown text, escaped as plain text.
 
-    It gets a backslash before it. A code span stays code; only * and | in it get a
-    backslash.
+    The markup gets a backslash before it. A code span stays code; only * and | in it
+    get a backslash.
 
     markup_match: a match of the pattern MARK. Its group 1 is the code span, if any."""
     return (
@@ -511,15 +517,16 @@ class ArrangedTable(NamedTuple):
 
 
 def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
-    """Return (table, swaps levels), a table with only the columns that a page shows.
+    """Return a table with its columns chosen and ordered for a page.
 
-    A column is (source, title), and the first word of a title is a task. A source that
+    The result is (table, whether the caller should swap the two column levels). A
+    column is (source, title), and the first word of a title is a task. A source that
     begins with "published" or "printed" has a paper's numbers. Printed and measured
-    columns of the same task are put side by side. Then "swaps levels" is True: the
-    caller should swap the two column levels, so that the task stands above the source.
-    Printed columns of other tasks, and scores on development rows alone, are left out.
-    Where no task is both printed and measured, all printed columns come first. A table
-    without two column levels is unchanged."""
+    columns of the same task are put side by side, and the levels should be swapped, so
+    that the task stands above the source. Printed columns of tasks that were not
+    measured, and scores on development rows alone, are left out. Where no task is both
+    printed and measured, all printed columns come first, then the measured ones. A
+    table without two column levels is unchanged."""
 
     def find_task(column: tuple[object, ...]) -> str:
         return re.split(r"[\s,(]", str(column[1]))[0]
@@ -576,8 +583,8 @@ def format_table_cell(value: object) -> str:
 
 
 WIDTH = 830  # Width in pixels of a page on a code host, such as GitHub.
-# LETTER: pixels of a letter. BORDER: pixels of a cell's border. UNBROKEN: number of
-# letters up to which a text is not wrapped.
+# LETTER: width of a letter in pixels. BORDER: pixels of a column beside its letters.
+# UNBROKEN: number of letters up to which a text is not wrapped.
 LETTER, BORDER, UNBROKEN = 8, 27, 18
 
 
@@ -641,9 +648,9 @@ def tabulate_finished_and_missing_seeds(frame: pd.DataFrame) -> pd.DataFrame:
 
     It has a row for experiments that differ in the seed alone. The columns are run
     (kind of work, such as "finetune"), the labels of the experiments (such as model),
-    and "seeds there" and "missing": the seeds with and without a finished run, as text.
-    Each of these two is left out where no row has any. "once" stands for a run without
-    a seed.
+    "seeds there" (the seeds with a finished run) and "missing" (those without), as
+    text. A column of seeds is left out where it would be empty. "once" stands for a run
+    without a seed.
 
     frame: results of experiments, as `collect_results` returns them."""
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}

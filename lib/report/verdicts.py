@@ -1,7 +1,8 @@
-"""This module shows how comparisons of a claim turned out: as badges, as a list with
-explanations, and as a page's answer. It does not import torch.
+"""This module makes texts on how the comparisons that test a paper's claims turned out.
 
-Each comparison has a word, such as "agrees" (`lib.claims.words`)."""
+They are words with a symbol, sentences for the answer below a page's title, and entries
+of its JSON file. A comparison of models has one of five outcomes, called its word, such
+as "agrees" (`lib.claims.words`). The module does not import torch."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -22,10 +23,10 @@ MOST = 4
 
 
 def add_symbol_to_verdict_word(verdict_word: str) -> str:
-    """Return an outcome such as "agrees" with its mark before it ("✓ agrees").
+    """Return an outcome such as "agrees" with its symbol before it ("✓ agrees").
 
-    So a reader of a page recognises it without its colour. Raises KeyError for a word
-    that is not one of the fixed outcomes.
+    So a reader of a page recognises the outcome without its colour. Raises KeyError for
+    a word that is not one of the fixed outcomes.
 
     verdict_word: outcome of a comparison with a paper's claim or with a printed
     number."""
@@ -63,8 +64,9 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     """Return a sentence that counts the outcomes of claims, for JSON files and answers.
 
     An example is "Comparisons: 3 agree, 1 too noisy to say; printed numbers: 5 of 6
-    equal". A printed number is equal if computing it again gives the same. A single
-    task of a mean, and a comparison that is counted under another claim, do not count.
+    equal". A printed number is equal if computing it again gives the same. Two kinds of
+    comparisons do not count: those on one task whose mean over tasks counts, and those
+    that are counted under another claim. The sentence is "" where nothing counts.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
@@ -83,7 +85,7 @@ def format_effect_printed_in_paper(result: Result) -> str:
     """Return the effect that a paper prints for a comparison, as text for a table.
 
     Where the paper prints none, the text is the smallest effect of interest that was
-    fixed before the runs, in brackets. It is "" where both are missing.
+    fixed before the runs, in brackets. It is "" where there is neither of these.
 
     result: a comparison that tests a claim of a paper, as it was measured."""
     if result.printed is None:
@@ -124,20 +126,20 @@ def list_main_result_sentences(
 ) -> list[str]:
     """Return the main results of a page as at most MOST (4) sentences with numbers.
 
-    They stand below the page's title. Only the first of these kinds that the page has
-    is taken: comparisons of a paper's central claims, with an interval; differences
-    that the page draws, with an interval; comparisons of central claims with too few
-    seeds for an interval; comparisons of lesser claims with an interval, if the page
-    has none of central claims, measured or not; all drawn differences. Where the page
-    has none of these, the sentences say why nothing is measured, and how many printed
-    numbers are equal to what is computed here.
+    They stand below the page's title. There are five kinds of sentences, and only the
+    first kind that the page has is taken: comparisons of a paper's central claims, with
+    an interval; differences that the page draws, with an interval; comparisons of
+    central claims with too few seeds for an interval; comparisons of lesser claims with
+    an interval, if the page has no comparison of a central claim, measured or not; all
+    drawn differences. Where the page has none of these, the sentences say why nothing
+    is measured, and how many printed numbers are equal to what is computed here.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.
     claim_test_profile: the profile (size of the experiments) at which claims are
     tested.
-    comparison_sentence_prefix: text before each comparison, for a page whose own runs
-    are at another profile."""
+    comparison_sentence_prefix: text before each comparison, such as "Recorded at mini:
+    " on a page whose own runs are at another profile."""
     leading = [
         r for v in verdicts if is_on_central_claim(v) for r in v.results if not r.beside
     ]
@@ -173,8 +175,8 @@ def list_main_result_sentences(
 def is_on_central_claim(verdict: Verdict) -> bool:
     """Return whether a claim's comparisons lead on a page, as its main result.
 
-    The result is True for a central claim of a paper or a question of this project that
-    is tested by runs and not by arithmetic on printed numbers.
+    The result is True for a central claim of a paper, or a question of this project, if
+    it is tested by runs and not by arithmetic on printed numbers.
 
     verdict: a claim with its measured comparisons."""
     role = lists.read_claims().get(verdict.claim, {"role": "own"})["role"]
