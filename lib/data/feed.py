@@ -27,7 +27,7 @@ FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
 @dataclass(frozen=True)
 class TokenizerCoverage:
-    """A TokenizerCoverage says how well a tokenizer fits the first rows of a Split.
+    """A TokenizerCoverage says how well a tokenizer fits the first rows of a data set.
 
     A user is warned by it when the model cannot read much of the data.
 

@@ -102,11 +102,10 @@ def read_lines(path: Path) -> list[str]:
 
 
 def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
-    """Return a cell of a table as text without tabs and line breaks, which become
-    blanks; a missing value (None or NaN) becomes "".
+    """Return a cell of a table as text in one line; a missing value (None, NaN) is "".
 
-    Blanks at both ends are removed. The text "NA" stays, as it may be a word of the
-    data. Raises Refused for lists, objects and bytes.
+    Tabs and line breaks become blanks. Blanks at both ends are removed. The text "NA"
+    stays, as it may be a word of the data. Raises Refused for lists, objects and bytes.
 
     error_location: the file and line of the cell, for the error."""
     if isinstance(cell_value, (list, dict, bytes)):

@@ -214,8 +214,9 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
 def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
     """Return the texts and the label of each row of a table, found by column names.
 
-    Raises Refused, with file and line, where a column is missing, a row has too many or
-    too few cells, or a text or a label is empty.
+    Official tasks and users' tables are read by it. Raises Refused, with file and line,
+    where a column is missing, a row has too many or too few cells, or a text or a label
+    is empty.
 
     header_and_rows: the table, as a list of (file and line, cells). The header may be
     missing if `column_layout` has "bare".

@@ -135,12 +135,11 @@ def cluster_rows_by_shared_text(
 ) -> np.ndarray:
     """Group rows that share text, and return the number of each row's group.
 
-    The result is an array over the rows of all splits, in the order of the arguments;
-    groups are numbered from 0. Two rows are in one group if they have four consecutive
-    words in common, or if one contains a whole text of the other of fewer than four
-    words; so are rows that a chain of such pairs connects. Confidence intervals of
-    scores leave out whole groups (jackknife), because the rows of a group are not
-    independent.
+    The result is [rows of all splits], in the order of the arguments; groups are
+    numbered from 0. Two rows are in one group if they have four consecutive words in
+    common, or if one contains a whole text of the other of fewer than four words; so
+    are rows that a chain of such pairs connects. Confidence intervals of scores leave
+    out whole groups (jackknife), because the rows of a group are not independent.
 
     only_equal_texts: whether rows share text only if they have an equal text. It is
     True for official test rows."""

@@ -101,8 +101,8 @@ def format_run_history_lines(spec: Spec) -> Iterator[str]:
     Such work is a training, a ranking of heads, a search and so on. A line has a
     number, the kind of work (such as "finetune"), the seed and the arguments as JSON:
     up to 400 characters, without full paths and the entries "data" and "numerics"
-    (dtype, device). Earlier work, such
-    as the teacher's training, comes before the work that uses it.
+    (dtype, device). Earlier work, such as the teacher's training, comes before the work
+    that uses it.
 
     spec: the description of the training that made the model. Its inputs are the
     descriptions of the earlier work."""
