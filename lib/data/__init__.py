@@ -4,19 +4,23 @@ tasks, a user's files): `make_data_descriptor` chooses and describes them for a 
 
 A **source** is where rows come from. The source `toy` generates them, `own` reads the
 files of a user (`lib.data.own`), and `lib.data.read` reads the tasks that `tasks.toml`
-lists. Official files lie in folders below DATA_ROOT. **Unseen rows** are labelled test
-rows, on which models are scored besides the development rows, but never trained or
-selected. A **descriptor** is a small dict in a Spec that says which rows a run has:
+lists. Official files lie in folders below the one that the environment variable
+DATA_ROOT names, `data` by default. **Unseen rows** are labelled test rows, on which
+models are scored besides the development rows, but never trained or selected. A
+**descriptor** is a small dict in a Spec that says which rows a run has:
 
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside",
     "digest"}}
 
-With "drawn": {"rows", "digest"} each seed draws its own training and held-out rows from
-a pool of "rows" rows with this digest, so all seeds of a Spec have one descriptor.
+"rows" and "held_out" are numbers of training rows: to train on, and to keep out of
+training. "beside" is the number of training rows that cannot become unseen rows; with 0
+the unseen rows are official test rows. With "drawn": {"rows", "digest"} each seed draws
+its own training and held-out rows from a pool of "rows" rows with this digest, so all
+seeds of a Spec have one descriptor.
 
 Digests are computed from the parsed rows, so a local file and a download from the
-Hugging Face hub have the same digest. Images are read by
-`lib.papers.nas_pruning.digits`."""
+Hugging Face hub have the same digest. Images of handwritten digits, on which the paper
+"NAS pruning" tries its search, are read by `lib.papers.nas_pruning.digits` instead."""
 
 import hashlib
 import importlib
@@ -90,7 +94,7 @@ class Split:
     no answer.
     index: a number for each row, which it keeps when rows are selected, int64 [N].
     Predictions of two runs are matched by it.
-    answers: for spans, the accepted answer texts of each row."""
+    answers: for spans, the accepted answer texts of each row; None for other tasks."""
 
     a: list[str]
     b: list[str] | None
@@ -232,8 +236,9 @@ def allow_and_record_absent_data(
     A Spec (the description of a run) contains digests of its data. Where data are
     missing, their digest is taken from this project's file `data/digests.json`. Where
     it has none, the text "absent" is used within the block, and FileNotFoundError is
-    raised outside of it. Only digests of unseen rows and of pools have no such
-    replacement: where the file lacks them, the rows are read, within the block too.
+    raised outside of it. "absent" never stands for unseen rows (labelled test rows) and
+    pools (the rows from which each seed draws its training rows): where the file lacks
+    their digest, they are read, within the block too.
 
     Yields a set, to which the names of the missing data, such as "glue/CoLA", are
     added.
@@ -256,8 +261,9 @@ def read_committed_data_digests() -> DataDigests:
     results are found on a machine that lacks the data. Names are such as "glue/CoLA",
     "models/<checkpoint>" or "texts/<corpus>/<number of documents>". For a part of the
     rows of a task, such as its test rows, the value is a dict with "digest" and "rows"
-    (their number) instead. The value of "subsets" is a list of names of data. Returns
-    {} without the file."""
+    (their number) instead. The value of "subsets" is a list of names: of these data the
+    runs committed to git have only a part of the official rows. Returns {} without the
+    file."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
     return read_data_digests_cached(disk.read_file_metadata(paths.DIGESTS))
@@ -269,8 +275,8 @@ def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
 
     The cache saves time, as the digests are looked up for every planned training run.
 
-    digests_file: path, size, times and inode of the file. A changed file has another
-    stamp, so it is read again."""
+    digests_file: path, size, times and inode of the file. They are the key of the
+    cache, and one of them differs in a changed file, so it is read again."""
     return disk.read_json(digests_file.path, "take it from git")
 
 
@@ -340,9 +346,10 @@ def require_checkpoint_folder(checkpoint_name: str) -> Path:
 def digest_weights(checkpoint_name: str) -> str:
     """Return the SHA-256 digest of a local pretrained checkpoint, as 64 hex digits.
 
-    It identifies the weights from which a training run starts. It is the digest of the
-    file of weights. For a user's model it is a digest of all files, tokenizer and
-    configuration included. Raises Absent where the checkpoint is missing.
+    It identifies the model from which a training run starts. For a published checkpoint
+    it is the digest of the file of weights. For a user's folder it is a digest of all
+    files, tokenizer and configuration included. Raises Absent where the checkpoint is
+    missing.
 
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder."""
@@ -410,8 +417,8 @@ def read_splits_cached(source_name: str, task_name: str) -> dict[str, Split]:
 def read_split(source_name: str, task_name: str, split_name: str) -> Split:
     """Return one split of a task by name, such as its "train" or "dev" rows.
 
-    Raises Absent where the task has no files, or no split of this name; in the second
-    case the message lists the splits."""
+    Raises Absent where the task has no files. It is also raised where the task has no
+    split of this name; the message then lists the splits."""
     task_splits = read_splits(source_name, task_name)
     if split_name not in task_splits:
         names = ", ".join(task_splits)
@@ -529,7 +536,7 @@ def make_data_descriptor(
     held_out: the number of further training rows that are held out of training, such
     as to select models.
     max_unseen_rows: the largest number of unseen rows: labelled rows that serve to
-    score models, not to train or select them.
+    score models, not to train or select them. With 0 there are none.
     reserved_rows: unseen rows are taken from the training rows after the first
     `reserved_rows` rows of a fixed random order. With 0 they are official test rows
     where the task has such rows with labels; elsewhere 0 means `rows` + `held_out`.
@@ -702,12 +709,12 @@ def select_unseen_test_row_positions(
     """Choose labelled test rows (unseen rows) among the training rows of a task.
 
     It serves tasks whose official test labels are secret. The rows of the split are put
-    into a fixed random order, whose first `reserved_training_row_count` rows are left
-    for training. The unseen rows are the first `max_unseen_rows` later rows (or all, if
-    there are fewer) that share no text with a skipped row and have at least
-    `min_words_per_unseen_row` words. A text of a later row shares text with one of a
-    skipped row if four consecutive words are in both, or, where the later row's text
-    has fewer words, if one of the two is, as a whole, part of the other. Returns
+    into a fixed random order, whose first `reserved_training_row_count` rows are
+    reserved for training. The unseen rows are the first `max_unseen_rows` later rows
+    (or all, if there are fewer) that share no text with a reserved row and have at
+    least `min_words_per_unseen_row` words. A text of a later row shares text with one
+    of a reserved row if four consecutive words are in both, or, where the later row's
+    text has fewer words, if one of the two is, as a whole, part of the other. Returns
     positions in the split."""
     order = make_fixed_random_row_order(train_split)
     behind = order[reserved_training_row_count:]
@@ -839,11 +846,12 @@ def select_training_rows_without_unseen_text(
 def read_unseen_row_scoring_arrays(data_descriptor: DataDescriptor) -> Arrays:
     """Return the arrays needed to score predictions for unseen rows (test rows).
 
-    For N unseen rows and D development rows: "labels" [N], "judged" [K] (positions of
-    the unseen rows that are scored; the others are short or repeat a training text),
-    "cluster" [D + K] (the number of a row's group; rows that share text, with official
-    test rows only those with an equal text, are in one group, for confidence intervals)
-    and "words" [D + N] (number of words), with development rows first.
+    For N unseen rows and D development rows: "labels" [N] (of the unseen rows),
+    "judged" [K] (positions of the unseen rows that are scored; the others are short or
+    repeat a training text), "cluster" [D + K] (the number of each row's group) and
+    "words" [D + N] (number of words of each row), with development rows first. Rows of
+    a group share text, or, with official test rows, have an equal text. They are not
+    independent, so confidence intervals leave out whole groups.
 
     They are read from this project's folder `data/unseen/` if it has them, so that
     scores can be checked without the data set. Otherwise they are computed from the

@@ -27,15 +27,15 @@ FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
 @dataclass(frozen=True)
 class TokenizerCoverage:
-    """A TokenizerCoverage says how well a tokenizer fits the first rows of a Split.
+    """A TokenizerCoverage says how well a tokenizer fits the first rows of a data set.
 
     A user is warned by it when the model cannot read much of the data.
 
     unknown: the share of tokens that are the unknown token, 0 to 1; special tokens such
     as [CLS] do not count.
-    lengths: the number of tokens of each row, special tokens included, before any cut.
+    lengths: the number of tokens of each row before it is cut, special tokens included.
     empty: the number of rows that have only special tokens.
-    length: the number of tokens to which the model cuts rows; 0 cuts none."""
+    length: the number of tokens to which the model cuts rows; 0 if it cuts none."""
 
     unknown: float
     lengths: np.ndarray
@@ -83,7 +83,7 @@ def measure_tokenizer_coverage(
     before a training. Returns None where the folder has no files of a BERT tokenizer or
     of the tokenizers library.
 
-    max_length: the number of tokens to which the model cuts rows; 0 cuts none."""
+    max_length: the number of tokens to which the model cuts rows; 0 if it cuts none."""
     files = [Path(tokenizer_folder, name) for name in FILES]
     stamps = [disk.read_file_metadata(path) for path in files if path.exists()]
     return _measure_coverage_cached(split, str(tokenizer_folder), max_length, *stamps)

@@ -53,10 +53,11 @@ def are_synonyms(first_word: str, second_word: str) -> bool:
 
 @cache
 def list_vocabulary() -> list[str]:
-    """Return the tokens of the tokenizer for the generated tasks of the profile "toy".
+    """Return the tokens of the tokenizer for the generated tasks, one for each word.
 
-    Special tokens stand first, in BERT's order. Then follow all forms of all words of
-    which the sentences are generated, sorted."""
+    These are the tasks of "toy", the smallest size of the experiments. Special tokens
+    stand first, in BERT's order. Then follow all forms of all words of which the
+    sentences are generated, sorted."""
     words = {*LEXICON["function"].split(), *ADJECTIVES, *MANY, *MANY.values()}
     words.update(SINGULAR, PLURAL, PREPOSITIONS)
     words.update(form for forms in VERB.values() for form in forms.values())
@@ -92,8 +93,9 @@ class Event:
     meanings, so that their labels are known.
 
     verb: the base form, such as "chase".
-    agent, patient: the Entities, or None for the one that a relative clause modifies.
-    An intransitive verb has no patient.
+    agent, patient: the Entities. An intransitive verb has no patient (None). In a
+    relative clause, the one that stands for the modified noun is None: in "(the dog)
+    that slept" it is the agent.
     past: whether the clause is in the past tense, or else in the present.
     positive: whether it is affirmed, or else negated.
     passive: whether it is in the passive voice."""
@@ -126,8 +128,8 @@ class Word(NamedTuple):
 def join_words(words: Iterable[Word]) -> str:
     """Return the text of a sentence: its words and a final ".", joined by blanks.
 
-    An article "a" or "an" is spelled as the word after it requires. Nothing is
-    capitalised."""
+    An article "a" or "an" is spelled as the word after it requires. No word gets a
+    capital letter."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -189,8 +191,8 @@ def make_clause(
     In the passive voice the patient is the subject, and the agent follows "by".
 
     relative_clause_antecedent: the Entity with which the verb agrees where the clause
-    has no subject of its own, as in "(the boys) who sleep". Raises AssertionError where
-    such a clause is given no antecedent."""
+    has no subject of its own, as in "(the boys) who sleep"; None for other clauses.
+    Raises AssertionError where a clause has no subject and no antecedent."""
     subject, other = (
         (event.patient, event.agent) if event.passive else (event.agent, event.patient)
     )
@@ -274,7 +276,7 @@ def sample_event(
     agent_sampling_probabilities: Mapping[str, float] | tuple[()] = (),
     **fixed_event_fields: bool,
 ) -> Event:
-    """Draw a random Event (meaning of a clause) with one of the verbs.
+    """Draw a random Event (meaning of a clause) with one of the given verbs.
 
     Toy sentences are generated from such Events. A transitive verb gets a patient whose
     noun is no synonym of the agent's noun. Tense and negation are random unless

@@ -102,11 +102,10 @@ def read_lines(path: Path) -> list[str]:
 
 
 def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
-    """Return a cell of a table as text without tabs and line breaks, which become
-    blanks; a missing value (None or NaN) becomes "".
+    """Return a cell of a table as text in one line; a missing value (None, NaN) is "".
 
-    Blanks at both ends are removed. "NA" counts as text. Raises Refused for lists,
-    objects and bytes.
+    Tabs and line breaks become blanks. Blanks at both ends are removed. The text "NA"
+    stays, as it may be a word of the data. Raises Refused for lists, objects and bytes.
 
     error_location: the file and line of the cell, for the error."""
     if isinstance(cell_value, (list, dict, bytes)):
@@ -118,8 +117,10 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a text spells, also with a decimal comma or a percent sign
-    ("3,5 %" is 3.5) or a typographic minus, or None."""
+    """Return the number that a text spells, or None where it spells none.
+
+    It may have a decimal comma, a percent sign ("3,5 %" is 3.5) or a typographic
+    minus."""
     match = NUMBER.fullmatch(text.replace("−", "-"))
     return float(match[1].replace(",", ".")) if match else None
 
@@ -141,9 +142,9 @@ def read_table_file(
     not have that format.
 
     file_ending: an ending, such as ".csv", that decides the format in place of the
-    file's own.
+    file's own; None takes the file's own.
     blank_line_locations_to_extend: a list to which file and number of each blank line
-    are appended, so that the user hears of them."""
+    are appended, so that the user can be told of them. With None they are not noted."""
     file_ending = file_ending or path.suffix.lower()
     if blank_line_locations_to_extend is None:
         blank_line_locations_to_extend = []
@@ -177,8 +178,10 @@ def has_quoted_cells(path: Path) -> bool:
 
 
 def find_cell_separator(lines: Sequence[str]) -> str:
-    """Return the one of comma, semicolon, tab and bar that parts the most cells of the
-    first line."""
+    """Return the character that stands between the cells of a CSV file.
+
+    Of comma, semicolon, tab and bar it is the one that divides the first of the lines
+    into the most cells."""
 
     def count_columns(separator: str) -> int:
         return len(next(csv.reader(lines[:1], delimiter=separator), []))

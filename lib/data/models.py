@@ -43,13 +43,13 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     It comes from the folder `models` in the folder that the environment variable
     DATA_ROOT names, or else from the Hugging Face hub. Raises OSError where the hub
     cannot be reached. Raises Refused for an unknown name, where the weights are not the
-    official ones, where a pickle has anything but tensors, or where the folder holds
-    other files.
+    official ones, where a pickle has anything but tensors, or where
+    `data/models/<name>` has files but no weights.
 
     checkpoint_name: a name such as "bert-base-uncased" or "owner/name"; or a folder
-    with a pickle (`pytorch_model.bin`). A pickle there, or in `data/models/<name>`, is
-    not copied, but converted to safetensors in the same folder, unless weights in this
-    format are there already."""
+    with a pickle (`pytorch_model.bin`). A pickle in that folder, or in
+    `data/models/<name>`, is not copied, but converted to safetensors in the same
+    folder, unless weights in this format are there already."""
     target = Path(checkpoint_name).expanduser()
     if not (target / PICKLE).is_file():
         checkpoint_name = shorten_hub_name(checkpoint_name)
@@ -95,7 +95,8 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
 def _check_weights(checkpoint_name: str, weights_path: Path) -> None:
     """Raise Refused where weights that are being fetched are not the official ones.
 
-    Their digest is compared with that in `data/digests.json`, if it has one.
+    Their digest is compared with that in this project's file `data/digests.json`.
+    Weights of which the file has no digest are not checked.
 
     weights_path: the file of weights, before it gets its final place."""
     actual = disk.digest_file(weights_path)

@@ -2,13 +2,13 @@
 files, or a data set of the Hugging Face hub. One line of text, here called the
 dataset line, names them:
 
-    reviews.tsv                              has a header, one or two texts, and a label
-    reviews.csv: title, body, stars          names its columns: texts first, then the label
-    reviews.csv: body, stars: scores         says that labels are scores, and no classes
-    reviews/                                 has train.<ending>, dev.<ending>, test.<ending>
-    saved/                                   is what `Dataset.save_to_disk` wrote
+    reviews.tsv                         has a header, one or two texts, and a label
+    reviews.csv: title, body, stars     names its columns: texts first, then the label
+    reviews.csv: body, stars: scores    says that labels are scores, and no classes
+    reviews/                            has train.<ending>, dev.<ending>, test.<ending>
+    saved/                              is what `Dataset.save_to_disk` wrote
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
-    questions.json                           has questions about passages in SQuAD's layout
+    questions.json                      has questions about passages in SQuAD's layout
 
 What the line does not say is inferred from the names of the columns and the spelling of
 the labels (lib.data.roles), and reported in `UserData.lines`. For training, scores are
@@ -236,7 +236,7 @@ def _match_names_to_splits(
 
 
 def _find_split_files(path: Path) -> tuple[dict[str, Path], list[str]]:
-    """Return the files of a user's data by split, and remarks on all other tables.
+    """Return the files of a user's data by split, and a remark on files of no split.
 
     The result is ({"train", "dev" or "test": path}, remarks for the user). A single
     file has the training rows. In a folder the names of the files say which split they
@@ -316,10 +316,10 @@ def _convert_dataset_to_user_data(
 ) -> UserData:
     """Turn a `datasets.Dataset` or `DatasetDict` into task, rows by split, and remarks.
 
-    Where the feature type of a column has class names, or is a float, the kind of a
-    label is not guessed. A data set with the columns of SQuAD on the hub has questions
-    about passages. Raises Refused without a split "train", and where none of its rows
-    has a class.
+    Where the feature type of the label column has class names, or is a float, it
+    decides whether labels are classes or scores. A data set with the columns of SQuAD
+    on the hub has questions about passages. Raises Refused without a split "train", and
+    where none of its rows has a class.
 
     location: the name of the data, for errors.
     column_choice: the columns that the user named, such as "body, stars: scores", or
@@ -373,7 +373,8 @@ def _convert_tables_to_user_data(
 
     location: the path of the data, for the task's name and for errors.
     table_by_split: {split name: table, a list of (file and line, cells)}.
-    label_kind_by_column: {column: "classes" or "scores"}, as far as known.
+    label_kind_by_column: {column: "classes" or "scores"}, for columns whose type in a
+    `datasets.Dataset` decides it; {} for files.
     remarks: sentences for the user on how the files were read.
     column_choice: the columns that the user named, such as "body, stars: scores", or
     ""."""
@@ -447,8 +448,10 @@ def _drop_rows_with_empty_cells(
 
 
 def _is_labelled(rows: Table, label_column: str) -> bool:
-    """Return whether the rows of a table have labels. Test files of public contests
-    have no such column, or only -1 in it."""
+    """Return whether the rows of a table have labels.
+
+    Test files of public contests have no label column, or only -1 in it. Such files are
+    not read, because models cannot be scored on them."""
     (_, head), *body = rows
     return any(
         convert_cell_to_text(cell, place) not in ("", "-1", "-1.0")

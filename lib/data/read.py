@@ -1,16 +1,17 @@
 """This module reads the tasks of GLUE, SQuAD and SentEval from their official files;
 `tasks.toml` lists files, columns and classes.
 
-    <glue>/<TASK>/train.tsv, dev.tsv              MNLI has dev_matched.tsv and dev_mismatched.tsv
-    <squad>/train-v1.1.json, dev-v1.1.json        this is SQuAD1; SQuAD2 has v2.0
-    <senteval>/past_present.txt, ...              has tr, va or te, a label and a sentence, by tabs
+    <glue>/<TASK>/train.tsv, dev.tsv          MNLI: dev_matched and dev_mismatched.tsv
+    <squad>/train-v1.1.json, dev-v1.1.json    this is SQuAD1; SQuAD2 has v2.0
+    <senteval>/past_present.txt, ...          split, label, sentence, with tabs between
 
-Any split of GLUE and SQuAD may be missing. Test rows of GLUE have no public labels and
-are not read; only those of MRPC and STS-B are public elsewhere, and are unseen rows
-(test rows on which no model is trained or selected). Where an official file is missing,
-the JSON lines that `fetch` downloads are read, or else files of another origin, such as
-dev_matched.reconstructed.tsv. Columns are found by name, quotes are text, and blanks
-around a text are dropped. Labels of GLUE are names or digits."""
+In SentEval's files the split is "tr" (training), "va" (development) or "te" (test). Any
+split of GLUE and SQuAD may be missing. Test rows of GLUE have no public labels and are
+not read. Only MRPC and STS-B have public test labels elsewhere; their test rows are
+unseen rows (on which no model is trained or selected). Where an official file is
+missing, the JSON lines that `fetch` downloads are read, or else files of another
+origin, such as dev_matched.reconstructed.tsv. Columns are found by name, quotes are
+text, and blanks around a text are dropped. Labels of GLUE are names or digits."""
 
 import json
 import os
@@ -68,10 +69,11 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 def _find_benchmark_file_or_substitutes(benchmark_file_path: Path) -> list[Path]:
     """Return the files to read in place of an official file of a benchmark.
 
-    They are the official file itself if it exists, or else its rows downloaded from the
-    Hugging Face hub (a .jsonl file), or else all files with a part of its rows, such as
-    "dev.subset.tsv" for "dev.tsv", or with its rows rebuilt from another source, such
-    as "dev.reconstructed.tsv". The list is empty where there are none."""
+    The official file itself is returned if it exists, or else the file of its rows that
+    were downloaded from the Hugging Face hub (.jsonl). Otherwise all substitutes are
+    returned: files with a part of the rows, such as "dev.subset.tsv" for "dev.tsv", and
+    files with rows rebuilt from another source, such as "dev.reconstructed.tsv". The
+    list is empty where there are none."""
     for path in (benchmark_file_path, benchmark_file_path.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -142,7 +144,8 @@ class ParsedRow(NamedTuple):
     place: file and line of the row, for error messages.
     texts: one or two texts.
     label: the label as the file spells it.
-    first: the first cell of the row, which in SentEval's files tells the split."""
+    first: the first cell of the row, which in SentEval's files tells the split: "tr",
+    "va" or "te"."""
 
     place: str  # File and line, for error messages.
     texts: list[str]
@@ -211,8 +214,9 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
 def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
     """Return the texts and the label of each row of a table, found by column names.
 
-    Raises Refused, with file and line, where a column is missing, a row has too many or
-    too few cells, or a text or a label is empty.
+    Official tasks and users' tables are read by it. Raises Refused, with file and line,
+    where a column is missing, a row has too many or too few cells, or a text or a label
+    is empty.
 
     header_and_rows: the table, as a list of (file and line, cells). The header may be
     missing if `column_layout` has "bare".

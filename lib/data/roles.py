@@ -4,7 +4,7 @@ label, and whether labels are classes or scores.
 A column is a text if its name says so, or the user names it. Ids, languages and dates
 are left out, and so are columns whose value follows from the label, such as the name of
 a class beside its code. Where the role of another column is not clear, an error is
-raised that has the text to type."""
+raised. Its message has the command-line option by which the user names the columns."""
 
 import csv
 import re
@@ -77,7 +77,8 @@ class LabelCoding:
 
     kind: "classes" or "scores".
     labels: the class names in the order of their codes; () for scores.
-    scale: the lowest and the highest score in the file, which become 0 and 5.
+    scale: the lowest and the highest score in the file, which become 0 and 5; for
+    classes it has no meaning.
     code: function from a label's text to its class code or its score from 0 to 5.
     lines: sentences for the user, the first a short summary.
     is_open: whether the labels are numbers that could also be read as the other kind,
@@ -114,8 +115,9 @@ def recognise_column_roles(
     """Find out which columns of a user's table are texts and which is the label.
 
     Returns (columns, unused): the names of the one or two text columns and, last, of
-    the label column; and sentences for the user that name the columns left out and give
-    the reasons. Raises Refused where that is not clear; the message tells how to name the columns.
+    the label column; and texts for the user that name the columns left out and give
+    the reasons. Raises Refused where the columns are not clear; the message tells how
+    to name them.
 
     error_location: the path of the data, for errors.
     header_and_rows: the table of training rows, a list of (file and line, cells), with
@@ -186,7 +188,7 @@ def _explain_unused_column(
 
     columns: {column: cells} of the table.
     label_determined_column_value_counts: {column: number of different values} of the
-    columns whose value follows from the label."""
+    columns whose value follows from the label; 1 means that the column is constant."""
     if label_determined_column_value_counts.get(name, 0) > 1:
         return "the label decides it"
     if _count_label_determined_column_values(columns, name).get(label_column, 0) > 1:
@@ -367,8 +369,9 @@ def _make_missing_header_error(
 def _find_columns_with_longest_texts(
     cells_by_column: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """Return the columns with at least half as many characters as the longest column;
-    they are probably the texts.
+    """Return the columns with at least half as many characters as the longest column.
+
+    They are probably the texts, so an error message proposes them to the user.
 
     cells_by_column: {column: cells}."""
     sizes = {name: sum(map(len, cells)) for name, cells in cells_by_column.items()}
@@ -379,9 +382,9 @@ def _find_columns_with_longest_texts(
 def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) -> str:
     """Return the column that is probably the label, or "LABEL" if there is none.
 
-    It is the column with the fewest different values, but at least two, which is no
-    text by its name. One that is an id or a date by its name is taken only where there
-    is no other.
+    An error message proposes it to the user. It is the column with the fewest different
+    values, but at least two, whose name is not that of a text. A column whose name is
+    that of an id or a date is taken only where there is no other.
 
     cells_by_column: {column: cells}."""
     counts = {
@@ -466,11 +469,13 @@ def _infer_label_kind(
 
     Names are classes, and so are whole numbers of which few are different. Other
     numbers are scores of a regression. Raises Refused for several labels in one cell,
-    such as "1, 4, 7".
+    such as "1, 4, 7", for percents beside other numbers, and for numbers such as
+    "1,500", which may be thousands or decimals.
 
     rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}.
-    most_classes: the largest number of classes if they are numbers without gaps."""
+    most_classes: the largest number of classes if they are whole numbers without gaps,
+    such as 1, 2, 3; with gaps it is MOST_GRADES."""
     parted = [n for n in number_by_label if re.search(r"\d[.,]\d", n)]
     if parted and all(map(THOUSANDS.fullmatch, parted)):
         row = next(row for row in rows if row.label == parted[0])

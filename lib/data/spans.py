@@ -2,10 +2,10 @@
 into windows of tokens, and a model's logits over windows into answers.
 
 A passage that is too long for the model is cut into overlapping windows. `stride` is
-the distance between their starts, as in BERT's public script; in the tokenizers library
-the word means the overlap. A token can be in several windows; an answer may begin at it
-only in the window with the most context around it. An answer consists of whole tokens.
-The module does not import torch."""
+the distance between the starts of neighbouring windows, as in BERT's public script; in
+the tokenizers library the word means the overlap. A token can be in several windows; an
+answer may begin at it only in the window with the most context around it. An answer
+consists of whole tokens. The module does not import torch."""
 
 from __future__ import annotations
 
@@ -143,9 +143,10 @@ def find_best_spans(
     characters of the passage. The score of a span is the sum of its start and end
     logit. Margins are float64 [N], the score of "no answer" minus the score of the best
     span. "No answer" is scored as a span of token 0, [CLS], in the window where this
-    score is lowest. The best span is returned even where the margin is positive, so
-    that the caller decides about "no answer". Where no span is valid, start and end are
-    -1, and the margin is infinite. Raises Refused for logits that are NaN.
+    score is lowest, as in BERT's public script. The best span is returned even where
+    the margin is positive, so that the caller decides about "no answer". Where no span
+    is valid, start and end are -1, and the margin is infinite. Raises Refused for
+    logits that are NaN.
 
     start_logits, end_logits: a logit for each token: W arrays, at least as long as
     their windows, or one array with W rows.

@@ -14,8 +14,8 @@ from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import make_file_content_error, read_json_value
 
-# An error message says that this was expected, where an answer is not in the passage at
-# the position that the file states.
+# What an error message says was expected, where the passage does not have an answer's
+# text at the position that the file states.
 PLACED = "text that begins there in the passage"
 # Keys of a question in the rows of the Hugging Face hub.
 ROW_KEYS = {"context", "question", "answers"}
@@ -24,12 +24,14 @@ ROW_KEYS = {"context", "question", "answers"}
 class Question(NamedTuple):
     """A Question is a question of SQuAD with its passage and its accepted answers.
 
-    name: the id of the question in the file.
+    name: the id of the question in the file; its number in the file if it has no id.
     text: the question itself.
+    passage: the text in which the question has to be answered.
     answers: (text, start in the passage in characters) of each accepted answer; []
     where the passage has no answer.
-    is_placed: whether the passage has each answer's text at the given start. A question
-    without that cannot be used for training."""
+    is_placed: whether the passage has each answer's text at the given start; True for a
+    question without answers. Where it is False, no correct label (start and end of the
+    answer) can be made, so the question is not used."""
 
     name: str
     text: str
@@ -85,8 +87,8 @@ def build_split(rows: Sequence[Question]) -> Split:
 def read_questions(path: Path) -> list[Question]:
     """Return all Questions (question, passage, answers) in a file of SQuAD's layout.
 
-    A question with an answer at a wrong position has `is_placed` False. Raises Refused
-    where the file has another layout.
+    A question with an answer at a wrong position has `is_placed` False; the caller
+    refuses it or leaves it out. Raises Refused where the file has another layout.
 
     path: an official JSON file, or a file with rows of the Hugging Face hub, which has
     one object for each question."""
@@ -94,7 +96,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Question]:
-    """Return the Questions in the content of a file, as `read_questions` does.
+    """Return the Questions in the parsed JSON of a file, as `read_questions` does.
 
     error_location: the file, for errors.
     content: data[].paragraphs[].qas[] of an official file, or a list of rows."""

@@ -1,12 +1,12 @@
 """This module reads plain text for pre-training: corpora below DATA_ROOT, their
 documents and their digests.
 
-    DATA_ROOT/<name>/train*.txt    has one paragraph a line and a blank line between documents
+    DATA_ROOT/<name>/train*.txt    a paragraph a line, a blank line between documents
 
 Files are UTF-8. Where a corpus has no training file, all its text files are read. The
 description of a run has {"text": corpus, "digest", "documents": number} as its
-descriptor of a corpus. The corpus "wikipedia+books" takes documents of the two in turn.
-No text is saved with a run."""
+descriptor of a corpus. The corpus "wikipedia+books" takes one document of "wikipedia"
+and one of "books" in turn. No text is saved with a run."""
 
 import hashlib
 import json
@@ -55,8 +55,8 @@ def read_documents(
     """Yield the documents of several text files, each as a list of its paragraphs.
 
     A line of a file is a paragraph. A document ends at a blank line, at the end of a
-    file, and after `max_paragraphs_per_document` paragraphs. Raises Refused where a
-    file is not UTF-8 or UTF-16."""
+    file, and after `max_paragraphs_per_document` paragraphs (None: no such limit).
+    Raises Refused where a file is not UTF-8 or UTF-16."""
     for path in text_files:
         document = []
         for line in chain(iterate_lines(path), [""]):
@@ -71,10 +71,10 @@ def read_documents(
 def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
     """Yield the documents of a corpus for pre-training, each as a list of paragraphs.
 
-    Titles are left out. Of several corpora joined by "+", such as "wikipedia+books",
-    one document each is taken in turn. Files are read while the documents are used, so
-    a corpus may be larger than the memory. Raises Absent where a corpus has no
-    files."""
+    Titles are left out. Several corpora may be joined by "+", such as
+    "wikipedia+books"; one document of each corpus is then taken in turn. Files are read
+    while the documents are used, so a corpus may be larger than the memory. Raises
+    Absent where a corpus has no files."""
     if "+" in corpus_name:
         turns = zip_longest(*map(iterate_documents, corpus_name.split("+")))
         yield from (document for turn in turns for document in turn if document)
@@ -119,11 +119,11 @@ def make_corpus_data_descriptor(
     """Return a dict that identifies a pre-training text in the description of a run.
 
     It is {"text": corpus name, "digest", "documents": number of documents}, without
-    "documents" if all are used. `load` takes it and reads the text. Where the corpus
-    is missing, the digest is taken from this project's file `data/digests.json`, so
-    that training runs of other machines are found. Where the file has none, it is
-    "absent" within `allow_and_record_absent_data`, and FileNotFoundError is raised
-    elsewhere.
+    "documents" if all are used. `iterate_verified_documents` takes it and reads the
+    text. Where the corpus is missing, the digest is taken from this project's file
+    `data/digests.json`, so that training runs of other machines are found. Where the
+    file has none, it is "absent" within `allow_and_record_absent_data`, and
+    FileNotFoundError is raised elsewhere.
 
     document_count: the number of documents from the start of the corpus; None takes
     all."""

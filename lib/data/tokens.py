@@ -1,11 +1,12 @@
 """This module caches the token ids of data sets on disk. They are computed once, then
 read as memory-mapped arrays, so that memory does not grow with the number of rows.
 
-    <runs>/.tokens/ids/<key>/    <key>.ids [all tokens, columns], ends.npy [N + 1] and a manifest
+    <runs>/.tokens/ids/<key>/    has <key>.ids, ends.npy and a manifest (digests)
 
-The key is a digest of all that the ids depend on: texts, tokenizer, length. A folder
-that is damaged, or has the file of another key, is made again. The module does not
-import torch."""
+<key>.ids is int32 [tokens of all rows, model inputs]; ends.npy [N + 1] says where each
+of the N rows begins and ends. The key is a digest of all that the ids depend on: texts,
+tokenizer, length. A folder that is damaged, or has the file of another key, is made
+again. The module does not import torch."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ Columns = dict[str, list[int]]
 def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
     """Return a digest of a tokenizer's vocabulary and rules: 16 hex digits.
 
-    It is part of the key under which token ids are cached on disk, so that another
-    tokenizer never gets these ids."""
+    The digest is part of the key under which token ids are cached on disk, so that the
+    cached ids of one tokenizer are never taken for those of another."""
     return disk.digest_bytes(tokenizer.backend_tokenizer.to_str().encode())[:16]
 
 
@@ -61,7 +62,8 @@ class TokenRows:
     def list_distinct_token_ids(self) -> np.ndarray:
         """Return the different token ids that occur in these rows of text, sorted.
 
-        Only the embeddings of such tokens get gradients in a training on the rows."""
+        Only the embeddings of such tokens get gradients in a training on the rows, so
+        the training can leave out all other embeddings."""
         return np.unique(self.ids)
 
 

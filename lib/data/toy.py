@@ -1,5 +1,6 @@
 """This module generates the toy data from a seed: imitations of some benchmark tasks,
-and a corpus for pre-training. It does not import torch.
+and a corpus for pre-training. With them every experiment can be run in minutes without
+a download. The module does not import torch.
 
 The sentences come from `lib.data.grammar`. `MAKERS` has for each task a function that
 generates one row with a given label: `f(rng, label) -> texts`, or for answer spans
@@ -340,9 +341,9 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "Tense": _make_tense_row,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-# {task: {split: number of rows that are generated}}. Only the first JUDGED development
-# rows are used. All of them are generated, so that the other splits, which repeat none
-# of their texts, do not depend on JUDGED.
+# {task: {split: number of rows that are generated}}. Of the generated development rows
+# only the first JUDGED ones are used. Other splits repeat no text of any generated
+# development row, used or not, so their rows do not depend on JUDGED.
 ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})
 for probing in ("BigramShift", "Tense"):
     ROWS[probing] = ROWS[probing] | {"test": 500}
@@ -353,9 +354,9 @@ JUDGED = 2000
 def load(task_name: str) -> dict[str, Split]:
     """Generate the rows of a toy task, and return {split name, such as "train": Split}.
 
-    Toy tasks need no download. All labels are equally frequent, up to one row, and no
-    text of an evaluation split is in the training set. The result is the same on every
-    machine, and is cached.
+    Toy tasks need no download. The numbers of rows of two labels differ by at most one,
+    and no text of an evaluation split is in the training set. The result is the same on
+    every machine, and is cached.
 
     task_name: "CoLA", "RTE", "SQuAD1", "SQuAD2", "BigramShift" or "Tense". Raises
     KeyError for another name."""
@@ -374,8 +375,8 @@ def _generate_split(task_name: str, split_name: str, used_texts: set[str]) -> Sp
     shuffled.
 
     split_name: "train", "dev" or "test".
-    used_texts: texts of other splits, which are avoided. The new texts are added to
-    this set."""
+    used_texts: the texts of the splits that were generated before, which this split
+    must not repeat. The texts of this split are added to the set."""
     rng, span = random.Random(f"{SEED} {task_name} {split_name}"), TASKS[task_name].span
     rows: dict[Texts, tuple[float, Any]] = {}
     while len(rows) < ROWS[task_name][split_name]:

@@ -5,24 +5,27 @@ The treebank (Universal Dependencies) is real English with manual annotation. It
 the place of SentEval's 120,000 sentences of fiction with a parser's trees. Apart from
 the size, the tasks differ from SentEval's in these points:
 
-    Length                 The last bin ends at 40 words.
-    WordContent            There are 50 words instead of 1,000.
-    Depth                  It is that of the dependency tree (3 or less, 4, 5, 6 or more). The
-                           classes are equally frequent at each length of a sentence.
-    TopConstituents        The classes are sequences of the root and its clause-level dependents: 9
-                           sequences, and all others.
-    Tense                  Other clauses are asked about too, where all finite forms agree.
-    SubjNumber, ObjNumber  Other clauses are asked about too, where all subjects or objects agree.
-    OddManOut              The odd word is as frequent as the one that it replaces; in SentEval its
-                           bigrams are.
+    Length                 The longest sentences have 40 words.
+    WordContent            There are 50 words to tell apart instead of 1,000.
+    Depth                  The depth is that of the dependency tree (3 or less, 4, 5, 6
+                           or more). The classes are equally frequent at each length of
+                           a sentence.
+    TopConstituents        The classes are sequences of the root and its clause-level
+                           dependents: 9 sequences, and all others.
+    Tense                  Where the main clause has no finite full verb, another clause
+                           is asked about, if all finite verbs agree in tense.
+    SubjNumber, ObjNumber  Where the main clause has no such noun, another clause is
+                           asked about, if all subjects or all objects agree in number.
+    OddManOut              The odd word is as frequent as the one that it replaces; in
+                           SentEval the bigrams around the two are equally frequent.
     CoordinationInversion  The clauses may contain other conjunctions.
 
 The three files are pooled, repeated sentences are dropped, and each task is split anew,
-70/15/15. Tense, the numbers and OddManOut are split by the lemma that is asked about,
-as in SentEval: no lemma is in two splits. WordContent is split by sentence within each
-word, all other tasks by document. Within each split the classes are equally frequent. A
-task asks about a sentence at most once; its words are joined by blanks. The random
-numbers for a sentence depend on the task and its text alone."""
+70/15/15. Tense, SubjNumber, ObjNumber and OddManOut are split by the lemma of the word
+that is asked about, as in SentEval: no lemma is in two splits. WordContent is split by
+sentence within each word, all other tasks by document. Within each split the classes
+are equally frequent. A task asks about a sentence at most once; its words are joined by
+blanks. The random numbers for a sentence depend on the task and its text alone."""
 
 from __future__ import annotations
 
@@ -116,8 +119,9 @@ class ProbingExample(NamedTuple):
     key: all rows of one key, such as a lemma or a document, go to the same split, so
     that a model cannot score by remembering it.
     words: the words of the sentence, which the task may have changed.
-    stratum: the group of rows, such as those of one length, within which the classes
-    are made equally frequent."""
+    stratum: the number of a group of rows, such as those of one length. Within each
+    group the classes are made equally frequent, so the group does not tell the
+    label."""
 
     label: str
     key: str
@@ -363,9 +367,9 @@ class _Treebank:
                 self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
     def _find_frequency_class(self, word_form: Form) -> tuple[str, str, int]:
-        # It is (part of speech, features, bits of the word's count). Two words count as
-        # equally frequent if their counts have the same number of bits; such counts
-        # differ by less than a factor of two.
+        # The class is (part of speech, features, number of bits of the word's count).
+        # Two words are taken as equally frequent if their counts have the same number
+        # of bits; such counts differ by less than a factor of two.
         _, kind, features = word_form
         return kind, features, self.times[word_form].bit_length()
 
@@ -476,9 +480,9 @@ def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
             yield (word, kind, sentence.features[i]), i
 
 
-# Tasks whose test split serves as unseen rows (test rows on which no model is
-# selected). These are all tasks, as their test rows share no sentence with other
-# splits.
+# Tasks whose test split serves as unseen rows (test rows on which no model is trained
+# or selected). All ten tasks are listed, as test rows of each share no sentence with
+# its other splits.
 UNSEEN = tuple(TASKS)
 
 

@@ -29,8 +29,9 @@ Text = tuple[str, ...]  # Words of a text.
 # Two rows share text if they have this many consecutive words in common.
 WORDS = 4
 SHORTER = range(1, WORDS)
-# Least number of words of an unseen row that is scored. Models differ less on shorter
-# rows, such as the phrases of SST-2.
+# Least number of words that an unseen row (a labelled test row, see above) must have to
+# count in the scores of models. Differences between models are smaller on shorter rows,
+# such as the phrases of SST-2.
 LONG = 9
 
 
@@ -99,7 +100,7 @@ def select_rows_without_shared_text(
 ) -> list[int]:
     """Return the first `max_rows` candidate rows that share no text with any taken row.
 
-    Test rows that do not repeat training rows are chosen so. A candidate text shares
+    It chooses test rows that do not repeat training rows. A candidate text shares
     text with a taken one if four consecutive words are in both, or, where the candidate
     text has fewer words, if one of the two is, as a whole, part of the other. Fewer
     rows are returned where there are no more.
@@ -134,13 +135,14 @@ def cluster_rows_by_shared_text(
 ) -> np.ndarray:
     """Group rows that share text, and return the number of each row's group.
 
-    The result is an array over the rows of all splits, in the order of the arguments;
-    groups are numbered from 0. Rows that have four consecutive words in common, or of
-    which one contains a whole shorter text of the other, are in one group, directly or
-    through a chain of rows. Confidence intervals of scores leave out whole groups
-    (jackknife), because the rows of a group are not independent.
+    The result is [rows of all splits], in the order of the arguments; groups are
+    numbered from 0. Two rows are in one group if they have four consecutive words in
+    common, or if one contains a whole text of the other of fewer than four words; so
+    are rows that a chain of such pairs connects. Confidence intervals of scores leave
+    out whole groups (jackknife), because the rows of a group are not independent.
 
-    only_equal_texts: whether rows share text only if they have an equal text."""
+    only_equal_texts: whether rows share text only if they have an equal text. It is
+    True for official test rows."""
     rows = [
         split_texts_into_words(split, row)
         for split in splits

@@ -28,9 +28,11 @@ def make_model_card(run: Run, export_report: Json) -> ModelCard:
     It says how the model was made, its size and its scores, and how to open it.
 
     run: the training that made the model.
-    export_report: {"forms", "auto", "remote", "parameters"}, as
-    `lib.export.writer.export_model` returns them: the differences of outputs after the
-    export, the Auto class, whether it needs `trust_remote_code`, and the size."""
+    export_report: what `lib.export.writer.export_model` returned. "forms" has, for the
+    exported folder and perhaps for its ONNX file, the largest difference between their
+    outputs and those of the saved model. "auto" is the Auto class that opens the
+    folder, "remote" whether it needs `trust_remote_code`, and "parameters" the number
+    of parameters."""
     spec, task = from_json(run.spec), find_task(run)
     behind = find_transitive_input_specs([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
@@ -63,7 +65,8 @@ def make_model_card_metadata(
 ) -> ModelCardData:
     """Return the metadata that the Hugging Face hub reads at the top of a model card.
 
-    They are the library, the pipeline tag, base models and scores.
+    The hub shows and finds models by it: library, kind of task (pipeline tag), base
+    models and scores.
 
     run: the training that made the model.
     task: the task that it was trained on; None for an encoder without a task.
@@ -96,9 +99,10 @@ def format_run_history_lines(spec: Spec) -> Iterator[str]:
     """Yield a line of Markdown for each piece of work that led to a model.
 
     Such work is a training, a ranking of heads, a search and so on. A line has a
-    number, the kind of work (such as "finetune"), the seed and the arguments as JSON,
-    up to 400 characters, without "data", "numerics" and full paths. Earlier work, such
-    as the teacher's training, comes before the work that uses it.
+    number, the kind of work (such as "finetune"), the seed and the arguments as JSON:
+    up to 400 characters, without full paths and the entries "data" and "numerics"
+    (dtype, device). Earlier work, such as the teacher's training, comes before the work
+    that uses it.
 
     spec: the description of the training that made the model. Its inputs are the
     descriptions of the earlier work."""
@@ -125,7 +129,7 @@ def select_task_metrics(run: Run, task: Task | None) -> dict[str, float]:
     "unseen.accuracy" on labelled rows that were never used to train or select, and
     "test.accuracy" on the test rows. Those that the run lacks are left out.
 
-    task: the task of the run; without one the dict is empty."""
+    task: the task of the run; None for a run on no task gives an empty dict."""
     metrics = task.metrics if task else ()
     names = [
         f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")

@@ -40,8 +40,8 @@ class OpenedRun:
     """An OpenedRun gives the model, tokenizer and predictions of a finished run.
 
     It is what `lib.load` returns to a user who looks at a finished training. `rows` has
-    the texts of the development rows, and `task` the classes and metrics. Each is read
-    on first use, so predictions can be seen without loading a model.
+    the texts of the development rows, and `task` the classes and metrics. An attribute
+    is read only when it is used, so predictions can be seen without loading a model.
 
     run: the stored result of the training, with its metrics."""
 
@@ -182,9 +182,9 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
 def find_run(name_part: str) -> Run:
     """Return the finished run (training or measurement) with the given name.
 
-    Runs committed to git and those of this machine are searched. Where both have the
-    name, that of this machine is returned, because only it can have weights. A part of
-    the name suffices if no other run's name has it. Raises Refused, with names to
+    Runs committed to git and runs of this machine are searched. Where a run is in both
+    places, that of this machine is returned, because only it can have weights. A part
+    of the name suffices if no other run's name has it. Raises Refused, with names to
     choose from, where no run or several fit.
 
     name_part: such as "finetune-0a1b2c3d4e5f/0" (kind of work, digest, seed), or a
@@ -204,13 +204,14 @@ def find_run(name_part: str) -> Run:
 
 
 def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
-    """Return a finished run whose model can be opened, for a run that may lack weights.
+    """Return a finished run in a copy that has its weights, to open its model.
 
-    A run committed to git has no weights. The same run is then looked up on this
-    machine, or made again. Raises Refused for a run that makes no model, and Absent,
-    with the command that makes the weights, where they are missing.
+    A run committed to git has no weights. If such a run is given, the same run is
+    looked up on this machine, or made again. Raises Refused for a run that makes no
+    model, and Absent, with the command that makes the weights, where they are missing.
 
-    execute_if_missing: whether the run is made again where its weights are missing."""
+    execute_if_missing: whether the run is made again where its weights are missing. If
+    not, Absent is raised."""
     if run.model_folder.exists():
         return run
     spec = from_json(run.spec)

@@ -29,8 +29,8 @@ from lib.model import backbone, ghost, modeling
 from lib.model.parts import count_parameters, get_surgery_operations
 from lib.model.surgery import OPERATIONS, find_surgery_function
 
-# Largest absolute difference that is allowed between outputs of the exported model and
-# of the saved one, in float32.
+# Largest absolute difference that is allowed between the float32 outputs of the
+# exported model and those of the saved one. Rounding errors are smaller.
 CLOSE = 1e-4
 # For int8 models, the allowed difference as a share of the largest output. A rounding
 # error can move an activation to the next integer, so another attention kernel of
@@ -56,8 +56,9 @@ def export_model(
 
     The check compares outputs of the saved model with those of the model that is opened
     from the new folder. Return {"forms": {"this folder" or "ONNX": largest absolute
-    difference of outputs}, "auto": name of the Auto class that opens the folder,
-    "remote": whether it needs `trust_remote_code`, "parameters": their number}.
+    difference of its outputs from those of the saved model}, "auto": name of the Auto
+    class that opens the folder, "remote": whether it needs `trust_remote_code`,
+    "parameters": their number}.
 
     Raises Refused, before anything is written, where the folder is not empty, the model
     cannot be written as ONNX, or packages are missing. Raises Refused, after the files

@@ -2,19 +2,20 @@
 each. CONTRIBUTING says how to add one.
 
 A module has two functions. `plan_pruning(encoder_shape, kept_flops_share)` says what
-the pruned model keeps, a PruningPlan. It does not import torch. `prune(model,
-**arguments)` prunes a model; its operation has the name of the module. It is left out
-where the arguments name an operation of `lib.model.surgery` as "op". It is also called
-on a model without values (torch's meta device) when a pruned model is loaded, so
-tensors that it makes for its choice need device="cpu"; the same arguments must give the
-same model. Training runs, costs and points of the frontier, a comparison of score and
-cost, follow from these functions.
+the pruned model keeps, a PruningPlan; it must not import torch. `prune(model,
+**arguments)` prunes a model with the arguments of the plan; the pruned model is saved
+with the name of the module and these arguments. A module needs no `prune` if the plan
+names an operation of `lib.model.surgery` as "op". `prune` is also called on a model
+without values (torch's meta device) when a pruned model is loaded. So tensors that it
+makes for its choice need device="cpu", and the same arguments must give the same model.
+Training runs, costs and points of the frontier, a comparison of score and cost, follow
+from these functions.
 
-A method that ranks heads and neurons by data has a third function,
+A method that ranks heads and neurons by data has one more function,
 `compute_importance_scores(model)`. The step `importance` calls it with the fine-tuned
 model, whose parameters have gradients of the loss. The operation "cut" removes the
-parts with the lowest scores. A number `version` among the arguments of the plan says
-that the function has changed, so that scores are computed anew."""
+heads and neurons with the lowest scores. A number `version` among the arguments of the
+plan says that the function has changed, so that scores are computed anew."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -30,7 +31,10 @@ PruningPlan = tuple[list[tuple[int, int]], dict[str, Any]]
 
 
 class EncoderSizes(Protocol):
-    """EncoderSizes has the sizes of the encoder that a method is asked to prune."""
+    """EncoderSizes has the sizes of the encoder that a method is asked to prune.
+
+    They are the number of layers, of heads in a layer, and of neurons in a layer's
+    feed-forward block (`ffn`)."""
 
     @property
     def layers(self) -> int: ...

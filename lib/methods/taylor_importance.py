@@ -12,11 +12,12 @@ whole, as with the option `ignored_layers`.
 
 The method "Width" of this project is a first-order Taylor expansion too
 (lib.train.steps.importance, after Hou et al. 2020), with the same rows and the same
-shape of the pruned model. It differs in three points. It takes the absolute value after
-the sum over a part's weights, where terms of opposite sign cancel; the library takes it
-of each weight. It takes absolute values in each batch and adds them up; here, as in the
-library's examples, the gradient is first summed over batches. It scores a head by a
-factor on its output, and includes a neuron's bias; the library scores weights alone."""
+shape of the pruned model. "Width" differs from the library in three points. It takes
+the absolute value after the sum over the weights of a head or neuron, where terms of
+opposite sign cancel; the library takes it of each weight. "Width" takes absolute values
+in each batch and adds them up; here, as in the library's examples, the gradient is
+first summed over batches. "Width" scores a head by a factor on its output, and includes
+a neuron's bias; the library scores weights alone."""
 
 from __future__ import annotations
 
