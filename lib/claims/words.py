@@ -621,7 +621,6 @@ def make_comparison_key(
     each model in the comparison (such as 1 and -1), and the runs. Comparisons with the
     same key are counted once, even if their texts differ.
 
-    comparison: the comparison.
     rows: rows of the compared runs, each with labels and Spec (description of the
     run)."""
     specs = [

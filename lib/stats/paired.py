@@ -90,7 +90,8 @@ class Estimate:
     A difference of scores is in points (-100 to 100).
 
     mean, low, high: the estimate and the ends of its interval.
-    n_seeds, n_tasks: the number of seeds (of the task with the fewest) and of tasks.
+    n_seeds: the number of seeds; of several tasks, that of the task with the fewest.
+    n_tasks: the number of tasks.
     spread: standard deviation over seeds (ddof = 1).
     p: two-sided p-value against no effect, whose value is `null`.
     noise: standard error of the mean from the choice of examples alone.
