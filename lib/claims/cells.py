@@ -338,7 +338,7 @@ def select_compared_rows(
     A run that no comparison uses need not be made to test a claim. Rows with the same
     model label and the same Spec (the description of a run) are returned once.
 
-    comparisons: the comparisons."""
+    grid_rows: the Rows (experiments) of notebooks' grids."""
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows

@@ -106,9 +106,9 @@ def count_planned_and_ended_seeds(
 ) -> SeedCounts:
     """Count the seeds of a comparison: return (planned seeds, finished seeds).
 
-    Both are the fewest of any compared model on any task. A seed is finished where each
-    of its runs was made or has failed. A reader sees by them whether runs are still
-    missing.
+    Each number is the smallest over all pairs of a compared model and a task. A seed is
+    finished where each of its runs was made or has failed. From the two numbers a
+    reader sees whether runs are still missing.
 
     rows: lines of a table of results, with seed, run (None where missing) and state."""
     every, lacking = defaultdict(set), defaultdict(set)

@@ -8,8 +8,9 @@ one planned seed to every claim, in the order of `data/published/plan.csv` and t
 out.
 
 A larger profile such as base has a plan of lines (`lib.claims.planned`). All runs of a
-step of the plan are queued before those of the next, and within a step those of each
-seed. So a teacher and its students are made one after the other.
+step of the plan are queued before those of the next step. Within a step, all runs of a
+seed are queued before those of the next seed. So a teacher and its students are made
+one after the other.
 
 The runs must fit on a small disk. Weights that these commands saved are therefore
 deleted when no missing run of the profile needs them. Weights that a reader or another
@@ -135,10 +136,11 @@ def select_plan_lines(
 def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks list, ordered by seed.
 
-    Each Spec occurs once. By this, runs can be made that a notebook shows but that no
-    claim compares. Raises Refused for a pattern that no notebook's name has.
+    Each Spec occurs once. `execute_and_record_missing_runs` takes these Specs to make
+    runs that a notebook shows but that no claim compares. Raises Refused for a pattern
+    that fits no notebook.
 
-    notebook_patterns: parts of the names of notebooks.
+    notebook_patterns: parts of notebooks' ids or paths, or globs (`find_notebooks`).
     profile: the size of the experiments, such as "mini"."""
     grid_rows = list(
         chain(
@@ -205,9 +207,9 @@ def execute_and_record_missing_runs(
 
     Return {Spec (description of a run): why its run failed, in one line}. A record is a
     copy of a run without its weights, small enough to be committed. Of the inputs of
-    these runs, such as a teacher, only searches are recorded. Weights that such
-    commands saved and no missing run needs any more are deleted, since the disk is
-    small.
+    these runs, such as a teacher, only architecture searches are recorded. Weights that
+    this or an earlier call saved are deleted when no missing run needs them any more,
+    since the disk is small.
 
     claims_or_plan_lines: rows of `claims.csv` (`select_claims`) at profile mini, lines
     of the plan (`select_plan_lines`) at another profile.

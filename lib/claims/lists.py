@@ -133,7 +133,7 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
 
 
 def list_seeds_of_plan_row(csv_row: Mapping[str, str]) -> range:
-    """Return the seeds of a row of a plan, which gives the first and their number."""
+    """Return the seeds of a row of a plan, from its first seed and number of seeds."""
     first = int(csv_row["first_seed"])
     return range(first, first + int(csv_row["seeds"]))
 

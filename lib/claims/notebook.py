@@ -1,10 +1,11 @@
 """This module reads the parameters and the grid of runs of a notebook without starting
 a kernel.
 
-A notebook's cells are tagged, in this order: title, parameters, bootstrap, grid, runs,
-artefact, verdicts, explore. papermill only warns of an unknown parameter, and guesses
-types. Here both are errors, before any run starts. The page of a notebook is the HTML
-that is made from it."""
+A notebook's cells have, in this order, the tags "title", "parameters", "bootstrap",
+"grid" (lists the runs), "runs", "artefact" (makes the table or figure), "verdicts" and
+"explore". papermill only warns of an unknown parameter, and guesses the type of a
+value. This module raises Refused for an unknown parameter and for a wrong type, before
+any run starts. It also finds the folder of a notebook's page, the HTML made from it."""
 
 import json
 import os
@@ -31,9 +32,9 @@ from lib.papers import grids
 
 ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
 # Environment variable that a command sets before it runs a notebook to make its page.
-# It has, as JSON, the folder of the page and how the notebook differs from the
-# committed one. Where it is set, the notebook leaves missing runs to the command and
-# shows no widget.
+# Its value is JSON: the folder of the page, and how the notebook differs from the
+# committed one. Where the variable is set, the notebook leaves missing runs to the
+# command and shows no widget.
 BATCH = "WORKBOOK_BATCH"
 
 # (largest number, largest seed) that a user may give for a parameter of a notebook
@@ -106,9 +107,10 @@ def matches_notebook(pattern: str, notebook_id: str, notebook_path: Path) -> boo
 def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     """Return the paths of the notebooks that fit one of some patterns.
 
-    A pattern is a part of a notebook's id or path, or a glob such as "bermo_t*".
-    Without patterns all notebooks are returned. Raises Refused, with the nearest id,
-    for a pattern that fits none."""
+    Users choose notebooks for a command by such patterns. A pattern is a part of a
+    notebook's id or of its path below `notebooks`, or a glob for one of them, such as
+    "bermo_t*". Without patterns all notebooks are returned. Raises Refused, with the
+    nearest id, for a pattern that fits none."""
     notebooks, chosen = list_notebook_paths_by_id(), {}
     for pattern in patterns or [""]:
         text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
@@ -443,11 +445,12 @@ def read_committed_notebook_digests() -> dict[str, NotebookDigest]:
 
 
 def rewrite_notebooks_in_committed_form() -> list[Path]:
-    """Rewrite all notebooks without outputs, as they are committed.
+    """Rewrite all notebooks in the form in which they are committed to git.
 
-    The file of their digests is renewed too. Return the paths of the files that
-    changed. Raises Refused for a file that is no notebook, before any file is
-    written."""
+    This form has no outputs or execution counts (`normalise_notebook_json`). The file
+    `paths.COMMITTED` with the digests of the notebooks is written anew too. Return the
+    paths of those files alone that changed. Raises Refused for a file that is no
+    notebook, before any file is written."""
     books = find_notebooks()
     for path in books:
         read_cell_sources_by_tag(path)

@@ -36,8 +36,8 @@ class RunPlanLine:
 
     order: the number of the line.
     step: a group of lines; its runs are made before those of the next group.
-    claim, page: ids of the claim that is tested ("levels" for scores without a claim)
-    and of the notebook that lists the runs.
+    claim: the id of the claim that is tested; "levels" for scores without a claim.
+    page: the id of the notebook that lists the runs.
     models: labels of the models.
     where: conditions on the runs' labels, such as "m=3/1" (m is 3 or 1).
     cells: the comparisons of models, each tested on each of `tasks`.
@@ -148,9 +148,9 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
 def notebook_has_runs(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has runs at a profile.
 
-    Where a plan lists the runs of the profile, only the notebooks in it have some, and,
-    on a user's own data, those of no single paper. At a profile without a plan every
-    notebook has.
+    Where a plan lists the runs of the profile, the notebooks in the plan have runs. On
+    a user's own data, the notebooks that belong to no single paper have runs too. At a
+    profile without a plan every notebook has runs.
 
     profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
     subclass of str, adds a user's own data."""

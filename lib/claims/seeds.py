@@ -120,7 +120,11 @@ def repeat_rows_at_planned_seeds(
 
 
 def fits_all_rows(rows: Sequence[ResultRow], model: cells.ModelSelector) -> bool:
-    """Return whether all rows of a table are runs of one compared model."""
+    """Return whether all rows of a table are runs of one compared model.
+
+    `find_planned_comparison_of_models` recognises the models of a comparison by it.
+
+    model: (label of the model, conditions on the runs' other labels)."""
     return all(cells.row_matches_model(row, *model) for row in rows)
 
 

@@ -3,10 +3,10 @@ does not import torch.
 
 A claim is a row of `claims.csv`, with one or more Comparisons
 (`lib.claims.cells`). `judge_comparisons` takes the rows of the claim's runs. For each
-one and task it estimates the contrast with its 95 % interval. `Result.verdict_word`
-alone turns an interval into a word: it compares the interval with the region that the
-paper claims, and with the value that the paper prints. A claim has no word of its own:
-a page shows those of its comparisons.
+comparison and task it estimates the effect with its 95 % interval.
+`Result.verdict_word` alone turns an interval into a word: it compares the interval with
+the region that the paper claims, and with the value that the paper prints. A claim has
+no word of its own: a page shows the words of its comparisons.
 
 A seed in which a model collapsed is left out of the pairs and counted. A model cannot
 be compared if at least half of its runs learned too little:
@@ -90,18 +90,19 @@ class Result:
     `verdict_word` says how it stands to the paper's claim: "agrees", "the other way
     round", "no such effect here", "too noisy to say" or "not measured".
 
-    claim, comparison: the id of the claim; the comparison of models.
+    claim: the id of the claim, such as "G1".
+    comparison: the comparison of models.
     task: the task, or tasks of a mean with "/" between.
-    estimate: the measured effect with its 95 % interval, if any.
-    done, planned: numbers of finished and of planned seeds.
-    reason: why it is not measured.
-    printed, interest: the effect that the paper prints; the smallest effect of
-    interest.
+    estimate: the measured effect with its 95 % interval; None without runs.
+    done: how many of the `planned` seeds have ended.
+    reason: why the comparison is not measured; "" if it is.
+    printed: the effect that the paper prints; None for none.
+    interest: the smallest effect of interest; None for none.
     beside: whether it is a single task of a mean, so totals leave it out.
     collapsed: how many runs scored no better than chance, as text.
     counts: the counts behind a share of runs, such as "8 of 8 against 0 of 8".
-    sentence, short: the comparison in words, and as an axis label.
-    same_as: another claim that makes the same comparison and counts it.
+    sentence: the comparison in words; `short` has it as an axis label.
+    same_as: another claim that makes the same comparison and counts it, or "".
     holm: the p-value after Holm's correction."""
 
     claim: str
@@ -172,8 +173,8 @@ class Result:
         """Return "3 of 12 planned seeds so far" where an interval is an interim one.
 
         It is "" where all planned seeds have ended, where nothing is measured, and
-        beside counts, which tell their runs. An outcome may change with the missing
-        seeds, so pages show the text beside it."""
+        where `counts` already tells the number of runs. An outcome may change with the
+        missing seeds, so pages show the text beside the outcome."""
         if self.why_unmeasured or self.counts:
             return ""
         assert self.estimate is not None
@@ -493,12 +494,12 @@ def add_holm_corrected_p_values(
 
 @dataclass(frozen=True)
 class JudgingInputs:
-    """A JudgingInputs has what is needed, besides its runs, to test a claim.
+    """A JudgingInputs has what a test of a claim needs besides the claim's runs.
 
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     profile: the size of the experiments, such as "mini".
-    printed, interest: {(text of a comparison, task): effect}, the printed effects and
-    the smallest effects of interest, in which the task "" stands for all.
+    printed: {(text of a comparison, task): effect that the paper prints}, where the
+    task "" stands for all tasks. `interest` has the smallest effects of interest so.
     unpruned_scores: {task: score of the unpruned model in points}. A model with less
     than half of it has learned too little to be compared.
     planned: the number of planned seeds; 0 to count those of the runs.
@@ -567,8 +568,8 @@ def judge_comparisons(
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     result_rows: rows of a table of results, each with the labels, run, state and
     metrics of a run.
-    inputs: the metrics of each task, the effects to test against, the scores of
-    unpruned models, and the models that the claim expects to fail."""
+    inputs: the metrics of each task, the printed effects, the smallest effects of
+    interest, the scores of unpruned models, and the models expected to fail."""
     results, seen, lost, compared = [], set(), set(), []
     for comparison in parse_comparisons(claim["cells"]):
         try:
@@ -594,7 +595,9 @@ def judge_comparisons(
 def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> str:
     """Explain in a sentence which row a table of results lacks for a comparison.
 
-    Readers see it as the reason why the comparison is not measured.
+    A comparison needs a row for each of its models under its conditions, such as a
+    task. A page shows the sentence as the reason why the comparison is not measured. It
+    names the missing kind of encoder or the task alone, if the conditions have one.
 
     model_and_conditions_text: the model and conditions without a row, such as "Ghost at
     task MRPC" (the message of `select_compared_rows_of_one_dtype`).
@@ -618,7 +621,6 @@ def make_comparison_key(
     each model in the comparison (such as 1 and -1), and the runs. Comparisons with the
     same key are counted once, even if their texts differ.
 
-    comparison: the comparison.
     rows: rows of the compared runs, each with labels and Spec (description of the
     run)."""
     specs = [
@@ -638,14 +640,15 @@ def make_results_of_comparison(
     """Estimate one comparison of a claim on its runs and return its Results.
 
     A Result is the comparison on a task, or on the mean of tasks, with its estimate and
-    interval. A comparison that is tested on each task, or is a share of runs, has one
-    Result for each. One of task scores on several tasks has one for the mean of all
-    testable tasks, followed by one for each task. Any other, such as one of another
-    measure, has a single Result.
+    interval. `judge_comparisons` collects the Results of a claim. A comparison that is
+    tested on each task alone, or compares shares of runs, has one Result for each task.
+    A comparison of scores on several tasks has one Result for the mean of all testable
+    tasks, followed by one for each task. Any other comparison has a single Result.
 
     rows: rows of the compared runs, each with labels, run and metrics.
-    inputs: the metrics of each task, the effects to test against, the scores of
-    unpruned models, and the models that the claim expects to fail."""
+    claim_id: the id of the claim, such as "G1", which each Result keeps.
+    inputs: the metrics of each task, the printed effects, the smallest effects of
+    interest, the scores of unpruned models, and the models expected to fail."""
     by_task: dict[str, list[ResultRow]] = {}
     for row in rows:
         if isinstance(row.get("task"), str):

@@ -240,8 +240,10 @@ def read_file_bytes(path: str | Path) -> bytes:
 def read_csv(path: str | Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file of this repository, each as {column: cell text}.
 
-    Empty lines are left out. Raises Damaged, naming the file, where a row has more or
-    fewer cells than the header, or two columns have the same name."""
+    Cells stay text, and callers parse the numbers that they need, such as a printed
+    number as an exact fraction. Empty lines are left out. Raises Damaged, naming the
+    file, where a row has more or fewer cells than the header, or two columns have the
+    same name."""
     try:
         text = io.StringIO(read_file_bytes(path).decode(), newline="")
         head, *rows = csv.reader(text, strict=True)
@@ -279,10 +281,10 @@ class FileMetadata(NamedTuple):
     """A FileMetadata has the properties of a file by which a changed content is
     noticed.
 
-    Two stamps of one path are equal only if the file was not written in between, or so
-    soon after the first stamp that the clock of the file system had not moved. So a
-    cache keyed by the stamp need not read the file. `modified_ns` and `changed_ns` are
-    mtime and ctime in nanoseconds."""
+    Two FileMetadata of one path are equal only if the file was not written between
+    them, or so soon after the first that the clock of the file system had not moved. So
+    a cache with FileMetadata as keys need not read the file. `modified_ns` is the mtime
+    and `changed_ns` the ctime, in nanoseconds."""
 
     path: str
     size_bytes: int
@@ -294,7 +296,7 @@ class FileMetadata(NamedTuple):
 def read_file_metadata(path: str | Path) -> FileMetadata:
     """Return path, size, mtime, ctime and inode of a file, without reading its content.
 
-    Caches compare stamps to notice a changed file. The times are in nanoseconds. rsync,
+    Caches compare them to notice a changed file. The times are in nanoseconds. rsync,
     tar and containers can write new content with the old size and mtime, but no program
     can set the ctime. Raises Refused for a path that is no regular file, and
     FileNotFoundError where it is missing."""

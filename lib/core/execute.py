@@ -173,8 +173,8 @@ def execute_in_worker(
     `spec_json` is of another version of the code.
 
     spec_json: the Spec (step, arguments, inputs, seed) as JSON (`Spec.to_json`).
-    runs_folder, records_folder: folders in which the results of this machine, and those
-    committed to git without weights, are looked up. New ones go to `runs_folder`.
+    runs_folder: the folder of this machine's results, to which new results go.
+    records_folder: the folder of the results committed to git without weights.
     keep_weights: whether the model's weights are saved; those of runs on toy data
     always are.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""

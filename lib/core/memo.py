@@ -45,7 +45,7 @@ def cache_results_while_enabled(function: Callable[P, T]) -> Callable[P, T]:
     `enable_result_cache`.
 
     This decorator returns the earlier result for arguments that are equal and of the
-    same types. Outside of a `enable_result_cache` block every call computes. The result
+    same types. Outside of such a `with` block every call computes. The result
     must be an object that nobody changes, or a dict, of which each caller gets a copy.
     A call is always computed where an argument has no hash, or is an object of a
     subclass of str: such objects may be equal as strings and still differ in their

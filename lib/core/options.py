@@ -43,12 +43,13 @@ class Numerics(Option):
 class Train(Option):
     """A Train has the settings of one training by AdamW.
 
-    The learning rate rises linearly in the warmup and then falls linearly. It would be
-    0 one step after the last.
+    The learning rate rises linearly in the warmup and then falls linearly, so that it
+    would reach 0 one step after the last.
 
     batch: rows of a batch.
-    max_length, pad_to: tokens to which longer rows are cut, and to which all batches
-    are padded; `pad_to` 0 pads to the longest row of the batch.
+    max_length: tokens to which longer rows are cut.
+    pad_to: tokens to which all batches are padded; 0 pads to the longest row of the
+    batch.
     clip: the largest norm of the gradient; 0 does not clip.
     warmup: the share of all steps in which the learning rate rises.
     select: whether the result is the model of the "last" step, or the one with the
@@ -104,7 +105,7 @@ class Targets(Option):
     temperature: the divisor of both models' logits before the softmax."""
 
     # What the model learns from: the labels ("hard"), the teacher's logits ("soft"), or
-    # both.
+    # labels and logits ("both").
     kind: Literal["hard", "soft", "both"]
     # Whether the cross entropy with a teacher is summed over classes, as in DynaBERT's
     # code, instead of averaged over them, as in TinyBERT's.
@@ -137,7 +138,8 @@ class Importance(Option):
 
     split: the rows on which importance is measured, training rows that are "held_out"
     or the development rows, "dev".
-    batch, max_length: rows of a batch, and tokens to which rows are cut.
+    batch: rows of a batch.
+    max_length: tokens to which longer rows are cut.
     cumulative: whether gradients are never set to zero between batches, as in Hou et
     al.'s code. Each batch then adds the absolute value of the sum of all gradients so
     far.

@@ -28,9 +28,9 @@ class Step:
     used.
     inputs: names of the earlier runs that the work may take; "teacher:" allows all
     names that begin so.
-    args: names of the arguments that it may have.
+    args: names of the arguments that the work may have.
     module: the Python module that has the function.
-    weights: whether it saves a model, or other large files, for later runs."""
+    weights: whether the work saves a model, or other large files, for later runs."""
 
     version: int
     # Names of the inputs (earlier runs) that a Spec of this step may have. "teacher:"

@@ -127,9 +127,9 @@ def pair_runs_by_task_and_seed(
     method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
     Run with the stored result, None if missing).
     columns_by_task: {task: its Columns}, the metrics on which to compare.
-    includes_collapsed_method_and_baseline: for the method and the baseline, whether
-    collapsed runs are paired too. One without predictions, as after a loss that was not
-    finite, is not."""
+    includes_collapsed_method_and_baseline: (for the method, for the baseline), whether
+    collapsed runs of this model are paired too. A collapsed run without predictions, as
+    after a loss that was not finite, is never paired."""
     both = substitute_float32_for_mixed_dtypes([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -252,10 +252,11 @@ def substitute_float32_for_mixed_dtypes(
 def describe_comparison_counts_by_dtype(
     *compared_rows: Sequence[Mapping[str, Any]],
 ) -> list[str]:
-    """Return a sentence on how many comparisons were made in which dtype, as a list.
+    """Return a list with a sentence on how many comparisons were made in which dtype.
 
-    The sentence also says how many comparisons were dropped, because their runs had
-    different dtypes. The list is empty where all runs have one dtype.
+    Notes of claims and tables show it. The sentence also says how many comparisons were
+    dropped, because their runs had different dtypes. The list is empty where all runs
+    have one dtype.
 
     compared_rows: lists of dicts with "task", "seed" and "run" (a Run with the stored
     result, or None). In each list, the runs of one task and seed are compared."""
@@ -497,7 +498,7 @@ def blank_scores_of_unshared_seeds(
 
     So where two models are compared, both means are over the same seeds. Scores are
     compared within a metric and, if "m" is in `model_columns`, within a number of kept
-    heads. Where no two models share a seed there, all scores stay.
+    heads. A group of scores in which no two models share a seed stays as it is.
 
     scores: a table of `tabulate_run_scores_in_points`, a line for each run and metric.
     model_columns: the columns that identify a model."""
@@ -515,7 +516,8 @@ def average_scores_over_tasks(run_scores: pd.DataFrame) -> pd.DataFrame:
 
     Return a table with "model", "seed" and "score" in points, and "m" (number of kept
     heads) if `run_scores` has it. A seed at which a model lacks the score of a metric
-    is left out, and, where models share seeds, one that only one model has.
+    is left out. Where models share seeds, a seed that only one model has is left out
+    too.
 
     run_scores: a table of `tabulate_run_scores_in_points`, a line for each run and
     metric."""
@@ -563,11 +565,12 @@ FAR = 10.0
 def describe_outlying_seeds(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[str]:
-    """Return a warning for each model, width and metric with a few outlying seeds.
+    """Return a warning for each model and metric with a few outlying seeds.
 
-    A seed is outlying if its score is more than FAR (10) points from the median over
-    seeds. There is no warning with fewer than three seeds, or where half or more are
-    outlying. A model with several runs of a seed, such as one for each length of
+    Pruned models with different numbers of kept heads count as several models. A seed
+    is outlying if its score is more than FAR (10) points from the median over seeds.
+    There is no warning with fewer than three seeds, or where half or more are outlying.
+    A model with several runs of a seed, such as one for each length of
     training, has no warning either: its runs differ in more than the seed. Runs that
     train no model (SCORED has the steps that do) do not count.
 
@@ -684,7 +687,7 @@ def make_score_table_by_task(
     The form is {row: {(source_name, title of the metric): text}}. A row is a model, or
     ("3/12", model) if `frame` has "m", the number of kept heads, here 3 of 12. Left out
     are runs that collapsed (scored no better than chance), unless all runs of a row and
-    metric did, and, where models share seeds, those that only one model has. With
+    metric did, and, where models share seeds, runs at a seed of only one model. With
     several metrics there is a column "average". Its mean is that of the columns' means,
     and its deviation is over the seeds that have all metrics. Where scores count unseen
     rows too (labelled rows that no training used), further columns have the scores

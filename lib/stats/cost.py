@@ -37,8 +37,9 @@ class Shape:
     Raises Refused where the number of heads does not divide the hidden width.
 
     family: transformers' `model_type`, such as "bert".
-    vocab, positions, types: rows of the embedding tables of tokens, positions and token
-    types; `types` is 0 for a family without token types.
+    vocab: rows of the embedding table of tokens.
+    positions: rows of the embedding table of positions.
+    types: rows of the embedding table of token types; 0 for a family without them.
     embedding: the width of these tables, which a dense layer maps to the hidden width
     where the two differ (ELECTRA)."""
 
@@ -430,7 +431,7 @@ def list_widths_of_layers(
     value projections), "qk" and "v" (dimensions of queries and of values).
 
     kept_indices: {"heads": for each layer the indices of the kept heads, "neurons": the
-    same for neurons}, and perhaps the same for the further kinds."""
+    same for neurons}; a search over more widths adds "embedding", "qk" and "v" so."""
     indices = {
         "ffn" if kind == "neurons" else kind: lists
         for kind, lists in kept_indices.items()

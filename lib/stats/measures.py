@@ -2,8 +2,8 @@
 ratio of two variances.
 
 A measure gives a value for each run of a collected frame, or one Estimate for all runs.
-Measures of a single paper are in its `measures.py`. The module does not import
-torch."""
+Measures of a single paper are in `measures.py` of the paper's folder. The module does
+not import torch."""
 
 from __future__ import annotations
 
@@ -116,10 +116,11 @@ def tabulate_search_and_final_scores(
 ) -> pd.DataFrame:
     """Return the two scores of each candidate of an architecture search, in points.
 
-    A row is a candidate. The columns are "search", its cheap score during the search,
-    and "final", its score after full training, by the first run and metric. So one can
-    see whether the search ranks networks well. A candidate without one of the two
-    scores is left out.
+    A row is a candidate network. The columns are "search", its cheap score during the
+    search, and "final", its score after full training. If a candidate was trained
+    several times or has several metrics, the first run and the first metric count. From
+    this table the rank correlation of the two scores is computed. A candidate without
+    one of the two scores is left out.
 
     final_and_search_frames: [table of the full trainings, table of the runs of the
     search], each with a row for each run.

@@ -2,11 +2,11 @@
 and tests, all in points (100 times the metric).
 
 A replicate is one seed on one task. It is scored for a method (a) and its baseline (b)
-on the same examples. The variance of a mean difference is the sum of two parts. That of
-n seeds is the sample variance of the differences over n. That of the examples is a
-jackknife: each cluster of examples is left out once, for all seeds, models, widths and
-metrics of a task at the same time, because these share the examples. The metric is
-computed again, exactly, each time.
+on the same examples. The variance of a mean difference is the sum of two parts. The
+part of n seeds is the sample variance of the differences, divided by n. The part of the
+examples is a jackknife: each cluster of examples is left out once, for all seeds,
+models, widths and metrics of a task at the same time, because these share the examples.
+The metric is computed again, exactly, each time.
 
 Student's distribution gives interval and p-value from this variance, with
 Satterthwaite's degrees of freedom: these are many where examples dominate, and n - 1
@@ -90,7 +90,8 @@ class Estimate:
     A difference of scores is in points (-100 to 100).
 
     mean, low, high: the estimate and the ends of its interval.
-    n_seeds, n_tasks: the number of seeds (of the task with the fewest) and of tasks.
+    n_seeds: the number of seeds; of several tasks, that of the task with the fewest.
+    n_tasks: the number of tasks.
     spread: standard deviation over seeds (ddof = 1).
     p: two-sided p-value against no effect, whose value is `null`.
     noise: standard error of the mean from the choice of examples alone.
@@ -134,10 +135,10 @@ class Estimate:
 def sample_bootstrap_weights(
     rng: np.random.Generator, draw_count: int, example_count: int
 ) -> np.ndarray:
-    """Draw bootstrap samples: return how often each has each of n examples, [draws, n].
+    """Return how often each bootstrap sample has each of n examples, [draws, n].
 
-    Each row sums to n. A weighted statistic can so be computed for all samples at
-    once."""
+    A sample is n examples drawn at random with replacement, so each row sums to n. From
+    these weights a statistic can be computed for all samples at once."""
     index = (
         rng.integers(example_count, size=(draw_count, example_count))
         + np.arange(draw_count)[:, None] * example_count
@@ -319,7 +320,8 @@ class LeaveOneOut:
             yield (self.cluster != block).astype(float)
 
 
-# Cache of jackknife scores, because several claims compare the same models.
+# Cache of jackknife scores, because several claims compare the same models:
+# {(metric, digests of labels, clusters and predictions): scores in points [1 + K]}.
 _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
@@ -363,13 +365,13 @@ def estimate_contrast(
 ) -> Estimate:
     """Estimate a weighted sum of mean differences between models, with its interval.
 
-    Each group of Pairs has the runs of a method a and a baseline b, and its mean
-    difference is that of a - b over seeds, then over tasks, in points. The variance is
-    that over seeds plus that over examples (jackknife); the 95 % interval is Student's,
-    with Satterthwaite's degrees of freedom. With one seed (of the task with the fewest)
-    it covers the examples alone, and the p-value is 1. Raises Refused if there is no
-    Pair, a task and seed occurs twice in a group, or Pairs of a task differ in
-    examples, clusters or metric.
+    Each group of Pairs has the runs of a method a and a baseline b. Its mean difference
+    is the mean of a - b over seeds, then over tasks, in points. The variance is the sum
+    of that over seeds and that over examples (jackknife). The 95 % interval is
+    Student's, with Satterthwaite's degrees of freedom. If some task has only one seed,
+    the interval covers the examples alone, and the p-value is 1. Raises Refused if
+    there is no Pair, a task and seed occurs twice in a group, or Pairs of a task differ
+    in examples, clusters or metric.
 
     pair_groups: groups that have the same tasks, or none in common.
     coefficients: a factor for each group, such as [1, -1] for a difference of
@@ -516,7 +518,8 @@ def estimate_median_ratio(
 
     numerators, denominators: seconds [N] of the two models in N turns.
     block_size: the number of turns in a block.
-    bootstrap_draw_count: the number of bootstrap samples."""
+    bootstrap_draw_count: the number of bootstrap samples.
+    seed: the seed of the draws, which makes the interval reproducible."""
     x = np.asarray(numerators, float) / np.asarray(denominators, float)
     count, rng = -(-len(x) // block_size), np.random.default_rng(seed)
     starts = rng.integers(
@@ -619,7 +622,8 @@ def estimate_kendall_tau(
     %.
 
     scores, other_scores: the two scores [n].
-    bootstrap_draw_count: the number of bootstrap samples."""
+    bootstrap_draw_count: the number of bootstrap samples.
+    seed: the seed of the draws, which makes the interval reproducible."""
     scores, other_scores = np.asarray(scores, float), np.asarray(other_scores, float)
     a = np.sign(scores[:, None] - scores)
     b = np.sign(other_scores[:, None] - other_scores)
