@@ -223,10 +223,11 @@ def read_skipped_run_label_values(
 
 
 def make_row_key(row: Row) -> tuple[tuple[str, Any], ...]:
-    """Return a hashable key by which equal rows of a list of runs are found.
+    """Return a hashable key by which rows are dropped that stand twice in a list of runs.
 
     It has the row's labels and its Spec (the description of the run), as (name, value)
-    sorted by name. Rows that differ in the label `recipe` alone count as equal."""
+    sorted by name. The label `recipe` is a second name of a row's model, by which some
+    claims speak of it. So rows that differ in it alone are the same run."""
     return tuple(
         (name, value) for name, value in sorted(row.items()) if name != "recipe"
     )

@@ -137,9 +137,10 @@ def make_printed_score_table(
 
     paper, table_name: folder and file name, without suffix, of the table's CSV file.
     label_columns: the column that names the rows, or several whose texts are joined.
-    kept_head_counts: if given, only models with these numbers of kept heads are
-    returned, and a row is (width, name). The width is text such as "3/12" in the column
-    "m", or "1/12" in a table without this column.
+    kept_head_counts: if given, only models that keep one of these numbers of heads,
+    such as 3, are returned, and a row is (width, name). The width is the text of the
+    column "m", such as "3/12" for 3 of 12 heads. Models of a table without this column
+    count as "1/12".
     rename_row: f(printed name of a row) -> its name in our tables.
     new_name_by_column: {printed column: its name in our tables}. Columns that begin
     with "Avg" always become "average"."""

@@ -2,7 +2,7 @@
 them to files.
 
     page = artefact.open_page("ghostbert_t03_pruned_vs_ghost", globals())
-    runs = page.collect_runs(grid, recorded)
+    runs = page.collect_runs(grid)
     page.show_table(frame, "Table 3"); page.show_figure(figure, data)
     page.show_verdicts_and_write_json()
 

@@ -100,13 +100,14 @@ def load_last_layer_outputs_by_source(
 def average_metric_over_runs(
     last_layer_outputs: Sequence[LastLayerOutputs], network_name: str, metric: str
 ) -> float:
-    """Return the mean over runs of one student's similarity to its teacher.
+    """Return how close a student's last layer is to its teacher's, as a mean over runs.
 
-    last_layer_outputs: the runs, as `load_last_layer_outputs_by_source` returns them
-    for one source.
+    last_layer_outputs: the runs of one column of results, such as those at "mini", as
+    `load_last_layer_outputs_by_source` returns them.
     network_name: the student's name, such as "EfficientBERT".
-    metric: "cka" (of the outputs), "kl" (divergence of each head's attention) or
-    "kl_mean_map" (that of the attention averaged over heads)."""
+    metric: "cka" (similarity of the outputs, higher is closer), "kl" (divergence of each
+    head's attention, lower is closer) or "kl_mean_map" (the same of the attention
+    averaged over heads)."""
     return float(
         np.mean(
             [row[f"model:{network_name}.{metric}"] for row, *_ in last_layer_outputs]
