@@ -80,7 +80,7 @@ def load(
 
 
 def rows(
-    data_source: str | Dataset | Mapping[str, Dataset], columns: str = ""
+    data_source: str | _Path | Dataset | Mapping[str, Dataset], columns: str = ""
 ) -> tuple[Task, dict[str, Split]]:
     """Read your own rows for the functions of this package, such as `fit` and `rank`.
 
@@ -98,8 +98,8 @@ def rows(
     label are recognised by names and values."""
     from lib.data import own
 
-    if isinstance(data_source, str):
-        line = f"{data_source}: {columns}" if columns else data_source
+    if isinstance(data_source, str | _Path):
+        line = f"{data_source}: {columns}" if columns else str(data_source)
         reading = own.read_user_data(line)
     else:
         reading = own.read_dataset(data_source, columns)
@@ -130,15 +130,21 @@ def network(
     """Return (model, tokenizer) of a saved encoder, with the head that a Task needs.
 
     Pass both to `fit` and `rank`. The head is one for classes, a score or answer spans.
-    A head that the folder lacks gets random weights. Raises Refused where a saved head
-    does not fit the Task.
+    A head that the folder lacks gets random weights. Raises Absent where the folder
+    has no model, and Refused where a saved head does not fit the Task.
 
     folder: the folder of a BERT-like model in transformers' format.
     task: the classes and metrics of the data, as `rows` returns them.
     dropout: the rate of all dropout layers.
     seed: decides the random weights of a new head."""
+    from lib.core.names import Absent
     from lib.train import heads
 
+    if not (_Path(folder) / "config.json").is_file():
+        raise Absent(
+            f"no model in '{folder}': name a folder as save_pretrained writes it, with "
+            "config.json, model.safetensors and the files of the tokenizer"
+        )
     return heads.load_task_model_and_tokenizer(folder, task, dropout, seed)
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 import lib
 from lib.__main__ import main
 from lib.core import paths
-from lib.core.names import HEADLESS, Refused
+from lib.core.names import HEADLESS, Absent, Refused
 from lib.data import Task, models, toy
 from lib.model import backbone
 from lib.papers import encoder
@@ -239,6 +239,13 @@ def test_a_head_for_something_else_is_refused_and_its_fix_works(
     assert message in told and HEADLESS in told
     exec(told.partition('python -c "')[2].partition('"')[0], {})
     assert encoder.check_and_find_encoder_folder(f"{folder}-encoder", SINGLE)
+
+
+@pytest.mark.parametrize("folder", ["nope", "."])
+def test_a_folder_without_a_model_is_told_what_it_lacks(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Absent, match=f"no model in '{folder}'.*config.json"):
+        lib.network(folder, SINGLE)
 
 
 def test_a_head_that_fits_is_taken(make):

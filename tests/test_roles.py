@@ -435,7 +435,7 @@ def test_a_data_set_is_taken_wherever_a_file_is(tmp_path):
     train, dev = (datasets.Dataset.from_list(b, features) for b in (body, more))
     both = datasets.DatasetDict(train=train, validation=dev, unsupervised=dev)
     both.save_to_disk(tmp_path / "saved")
-    for place in (both, str(tmp_path / "saved")):
+    for place in (both, tmp_path / "saved", str(tmp_path / "saved")):
         task, splits = lib.rows(place)
         assert task.labels == ("ant", "zebra")
         assert [len(splits[name]) for name in ("train", "dev")] == [60, 20]
@@ -462,6 +462,15 @@ def test_the_features_of_a_data_set_tell_the_kind(tmp_path):
     assert len(lib.rows(coded)[0].labels) == 30
     with pytest.raises(ValueError, match="no split train, but all"):
         lib.rows(datasets.DatasetDict(all=whole))
+
+
+@pytest.mark.parametrize(
+    "value", [[{"text": "a", "label": 1}], {"train": [1]}, 5], ids=str
+)
+def test_another_object_than_a_data_set_is_refused_with_what_makes_one(value):
+    kind = type(value["train"] if isinstance(value, dict) else value).__name__
+    with pytest.raises(ValueError, match=f"rows in a {kind} are not read.*from_list"):
+        lib.rows(value)
 
 
 def test_unequal_rows_have_all_keys_as_columns():

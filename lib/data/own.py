@@ -148,12 +148,20 @@ def read_dataset(
     """Read a user's data that are already in memory: task, rows by split, and remarks.
 
     The remarks tell the user how columns and labels were understood. Raises Refused
-    where columns or rows are not clear, or without a split "train".
+    for another kind of object, where columns or rows are not clear, or without a split
+    "train".
 
     dataset: a `datasets.Dataset` with training rows, or a `DatasetDict` with a split
     "train".
     column_choice: the columns to read, the label last, such as "title, body, stars:
     scores"; "" infers texts and label from the names of the columns."""
+    for part in dataset.values() if isinstance(dataset, Mapping) else (dataset,):
+        if not hasattr(part, "features"):
+            raise Refused(
+                f"rows in a {type(part).__name__} are not read: name a file or folder, or "
+                "pass a datasets.Dataset, which Dataset.from_list makes of a list of "
+                "dictionaries and Dataset.from_pandas of a DataFrame"
+            )
     return _convert_dataset_to_user_data("the data set", dataset, column_choice)
 
 
