@@ -1,11 +1,12 @@
 """This module reads the parameters and the grid of runs of a notebook without starting
 a kernel.
 
-A notebook's cells have, in this order, the tags "title", "parameters", "bootstrap",
-"grid" (lists the runs), "runs", "artefact" (makes the table or figure), "verdicts" and
-"explore". papermill only warns of an unknown parameter, and guesses the type of a
-value. This module raises Refused for an unknown parameter and for a wrong type, before
-any run starts. It also finds the folder of a notebook's page, the HTML made from it."""
+A notebook's cells have, in this order, the tags "title", "parameters", "bootstrap"
+(imports lib and opens the page), "grid" (lists the runs), "runs", "artefact" (makes the
+table or figure), "verdicts" and "explore". papermill only warns of an unknown
+parameter, and guesses the type of a value. This module raises Refused for an unknown
+parameter and for a wrong type, before any run starts. It also finds the folder of a
+notebook's page, the HTML made from it."""
 
 import json
 import os

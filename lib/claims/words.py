@@ -596,8 +596,9 @@ def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> s
     """Explain in a sentence which row a table of results lacks for a comparison.
 
     A comparison needs a row for each of its models under its conditions, such as a
-    task. A page shows the sentence as the reason why the comparison is not measured. It
-    names the missing kind of encoder or the task alone, if the conditions have one.
+    task. A page shows the sentence as the reason why the comparison is not measured. If
+    the conditions name a kind of encoder, the sentence names only that, else only the
+    task if they name one, else the model with all conditions.
 
     model_and_conditions_text: the model and conditions without a row, such as "Ghost at
     task MRPC" (the message of `select_compared_rows_of_one_dtype`).

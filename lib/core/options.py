@@ -154,8 +154,8 @@ class Importance(Option):
     batch: Count
     max_length: Count
     # Whether gradients are never set to zero between batches, as in Hou et al.'s code:
-    # each batch then adds the absolute value of the sum of all gradients so far,
-    # instead of the absolute value of its own gradient.
+    # each batch then adds to the importance the absolute value of the sum of all
+    # gradients so far, instead of the absolute value of its own gradient.
     cumulative: bool = False
     # Name of the module in lib/methods whose function `compute_importance_scores` ranks
     # heads and neurons, such as "taylor_importance". "" ranks them by first-order

@@ -70,7 +70,8 @@ def fold_dead_units_into_bias(
     removed without a change of the outputs.
 
     Returns the indices of the units that are not dead, in ascending order. If all units
-    are dead, the list is [0], as a layer must keep one unit.
+    are dead, the list is [0], as a layer must keep one unit; its constant then stays
+    out of the bias.
 
     incoming_weights: weights that compute the N units from I inputs,
     [N * rows_per_unit, I].

@@ -450,9 +450,9 @@ def _compute_t_interval(
 def estimate_paired_difference(pairs: Sequence[Pair]) -> Estimate:
     """Estimate the paired difference of two models, method minus baseline, in points.
 
-    Return an Estimate with its 95 % interval. The mean is over seeds, then over tasks.
-    Raises Refused where Pairs of a task differ in examples or metric
-    (`estimate_contrast`).
+    Return an Estimate with its 95 % interval, which covers seeds and examples. The mean
+    is over seeds, then over tasks. It is `estimate_contrast` of a single difference.
+    Raises Refused where Pairs of a task differ in examples or metric.
 
     pairs: predictions of the method (a) and the baseline (b), a Pair for each task and
     seed."""

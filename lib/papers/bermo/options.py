@@ -42,8 +42,8 @@ class Mix(Option):
     # How the weights are initialised. The paper says "Xavier", without the
     # distribution; ELMo's code, on which it builds, has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
-    # Learning rate of the weights and of gamma, the scale of the sum; the paper has
-    # 1e-2.
+    # Learning rate of the weights by which the layers' states are summed, and of gamma,
+    # which scales the sum; the paper has 1e-2.
     lr: Positive
     # Dropout rate of the normalised outputs of layers; the paper gives none.
     dropout: ShareBelow1 = 0.0

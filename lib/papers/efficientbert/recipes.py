@@ -358,9 +358,10 @@ def pretrained_network_spec(
     """Describe the run that pre-trains a published network on text.
 
     Trainings on tasks start from the model of this run. Most networks inherit their
-    first weights from the supernet, the largest network of the search space. Networks
-    with BERT's embedding, "MobileBERT_TINY shape" and "EfficientBERT w/o Warm-up KD"
-    start from random weights instead. At "paper" the baseline TinyBERT_4 is not
+    first weights from the supernet, the largest network of the search space. Random
+    first weights have the networks "MobileBERT_TINY shape" and "EfficientBERT w/o
+    Warm-up KD", and all networks whose embedding is BERT's, a plain table as wide as
+    the hidden states. At "paper" the baseline TinyBERT_4 is not
     trained: its run takes a published checkpoint. The Spec is the frozen description of
     this run. Its seed is 0, so runs of all seeds share the result.
 

@@ -16,8 +16,8 @@ CALLED = {
     "Ghost": "with ghosts",
     "Distilled": "whole, distilled",
 }
-# Horizontal offset of each model's marks, in % of the FLOPs, so that they do not
-# overlap.
+# Horizontal offset of each model's marks, in units of the axis (% of the whole model's
+# FLOPs), so that they do not overlap.
 SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}
 
 

@@ -34,7 +34,7 @@ def build_objective_loss(
     The loss is f(batch, row numbers) -> {"loss": scalar, further terms to log}, as the
     training loop takes it. Losses are on labels, on a teacher's logits or on its hidden
     states (sections 4.4, 5.4, 5.5 and 7.3 of the report on pruning by differentiable
-    NAS).
+    NAS). The last ones put hooks on the models, which are removed at the end.
 
     training: the task's rows and the teacher.
     model: the model that is trained."""
