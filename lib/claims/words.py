@@ -189,7 +189,9 @@ class Result:
     def remarks_in_brackets(self) -> str:
         """Return what stands beside the measured value, such as " (1 run collapsed)".
 
-        These are collapsed runs, and missing seeds of an interim interval."""
+        The first remark counts runs that collapsed, which means a score at chance. The
+        second counts the seeds, where not all planned ones have ended. The result is
+        "" where neither is to be told."""
         remarks = (self.collapsed, self.seed_progress_text)
         return "".join(f" ({remark})" for remark in remarks if remark)
 

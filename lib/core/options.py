@@ -158,11 +158,12 @@ class Importance(Option):
     # gradients so far, instead of the absolute value of its own gradient.
     cumulative: bool = False
     # Name of the module in lib/methods whose function `compute_importance_scores` ranks
-    # heads and neurons, such as "taylor_importance". "" ranks them by first-order
-    # Taylor importance.
+    # heads and neurons, such as "taylor_importance". "" stands for the first-order
+    # Taylor importance that the step itself has.
     by: str = ""
-    # Number that the method in lib/methods gives, as `version` among the arguments of
-    # its plan. A user raises it when the scores change; the step does not read it.
+    # The number `version` that `plan_pruning` of that module returns. The step does not
+    # read it. Who changes the module raises it: the ranking then has another
+    # identity, and is run again.
     version: int = 0
 
 

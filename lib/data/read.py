@@ -6,11 +6,12 @@
     <senteval>/past_present.txt, ...          split, label, sentence, with tabs between
 
 In SentEval's files the split is "tr" (training), "va" (development) or "te" (test). Any
-split of GLUE and SQuAD may be missing. Test rows of GLUE have no public labels and are
-not read. Only MRPC and STS-B have public test labels elsewhere; their test rows are
-unseen rows (on which no model is trained or selected). Where an official file is
-missing, the JSON lines that `fetch` downloads are read, or else files of another
-origin, such as dev_matched.reconstructed.tsv. Columns are found by name, quotes are
+split of GLUE and SQuAD may be missing. Test rows of GLUE are not read, as their labels
+are not public. MRPC and STS-B are exceptions: their test labels were published by the
+data sets' own authors. So these test rows are read as unseen rows, on which no model
+is trained or selected. Where an official file is missing, the JSON lines that `fetch`
+downloads are read, or else a file that was rebuilt from another source, such as
+dev_matched.reconstructed.tsv. Columns are found by name, quotes are
 text, and blanks around a text are dropped. Labels of GLUE are names or digits."""
 
 import json

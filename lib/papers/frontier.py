@@ -102,10 +102,11 @@ def student_of_pruning_module_spec(
 
     Such a method is in none of the papers. Its module in lib.methods says which heads
     and neurons, or which layers, the student keeps. If the module has a function
-    `compute_importance_scores`, this function ranks heads and neurons. A number
-    `version` among the arguments of its plan is then an option of the ranking: it is
-    raised when the module's code changes, so that the ranking is run again. The
-    training is that of all methods that are compared.
+    `compute_importance_scores`, this function ranks heads and neurons. The module's
+    function `plan_pruning` may return a number `version` among its arguments. This
+    number becomes an option of the ranking. Its author raises it when the module's
+    code changes, so that the ranking is run again. The training is that of all methods
+    that are compared.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.

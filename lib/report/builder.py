@@ -542,7 +542,8 @@ def convert_to_markdown(
             parts.append(format_code_as_markdown(cell))
         if "title" in list_cell_tags(cell):
             source = source.partition("\n")[2].strip()
-        # The Markdown pages lie in one folder, so links between them need no path.
+        # All Markdown pages lie in one folder. So a link is the same whatever the name
+        # of the page that has it, and "page.md" stands for any of them.
         if cell["cell_type"] == "markdown":
             parts.append(
                 equation.redirect_notebook_links_to_pages(source, "page.md", path)

@@ -196,7 +196,7 @@ def compute_weighted_scores(
     if metric != "matthews":
         return right / n
     k = int(max(labels.max(), 1, answers.max())) + 1
-    # Examples of each of k classes [D, k].
+    # Number of examples of each of the k classes in each of the D samples [D, k].
     true = weights @ np.eye(k)[labels.astype(int)]
     codes = np.eye(k)[answers.astype(int)]  # One-hot predictions [N, M, k].
     guess = (weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
