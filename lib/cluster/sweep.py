@@ -183,7 +183,8 @@ class TimeForecast:
                 metrics = read_json(run.folder / "metrics.json")
                 run_status = read_run_status(run.folder)
                 # Skip old committed runs without CPU seconds: they have only seconds of
-                # a wall clock, on a machine that also did other work.
+                # a wall clock, on another machine that also did other work. A run of
+                # this machine counts by its wall clock, as nothing better is known.
                 if run_status["core_seconds"] or run.origin == "run":
                     seconds = count_core_seconds(run_status)
                     self.add_finished_run(from_json(body), seconds, run.origin, metrics)

@@ -289,7 +289,8 @@ def list_parameter_groups(
     parameters, and those that a callback updates itself, are in no group.
 
     train: the settings, such as the learning rate.
-    callbacks: additions to the training, with `groups` and `apart`."""
+    callbacks: additions to the training. `groups` of a callback are its further groups,
+    `apart` are the parameters that it updates itself."""
     callback_groups = [group for callback in callbacks for group in callback.groups]
     taken = {id(p) for callback in callbacks for p in callback.apart}
     taken |= {id(p) for group in callback_groups for p in group["params"]}

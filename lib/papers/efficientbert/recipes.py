@@ -358,17 +358,18 @@ def pretrained_network_spec(
     """Describe the run that pre-trains a published network on text.
 
     Trainings on tasks start from the model of this run. Most networks inherit their
-    first weights from the supernet, the largest network of the search space. Random
-    first weights have the networks "MobileBERT_TINY shape" and "EfficientBERT w/o
-    Warm-up KD", and all networks whose embedding is BERT's, a plain table as wide as
-    the hidden states. At "paper" the baseline TinyBERT_4 is not
-    trained: its run takes a published checkpoint. The Spec is the frozen description of
+    first weights from the supernet, the largest network of the search space. The
+    networks "MobileBERT_TINY shape" and "EfficientBERT w/o Warm-up KD" start from
+    random weights. So do all networks whose embedding is BERT's, a plain table as wide
+    as the hidden states. At "paper" the baseline TinyBERT_4 is not trained: its run
+    takes a published checkpoint. The Spec is the frozen description of
     this run. Its seed is 0, so runs of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     network_name: the network's name in EfficientBERT's tables.
-    corpus_name: "wikipedia+books" or "wikipedia". Networks with BERT's embedding do not
-    use it: they read Wikipedia at "paper", else the profile's text."""
+    corpus_name: the text, "wikipedia+books" or "wikipedia". It has no effect at "toy",
+    whose sentences are generated, nor on networks with BERT's embedding: these read
+    "wikipedia" at "paper", and the default text at "mini"."""
     net = scale_network_to_profile(network_name, profile)
     paper = profile == "paper"
     if paper and network_name in GENERAL:
