@@ -363,7 +363,7 @@ def make_missing_runs_and_pages(
             print_failed_runs(lost, [*rows])
         failed = pages.render_all_pages()
     print(
-        *pages.iterate_main_results_of_pages(),
+        *pages.iterate_main_result_lines(),
         f"{pages.path_to_open}  ({time.monotonic() - began:.0f} s)",
         sep="\n",
     )
@@ -417,7 +417,7 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> bool:
     if grids:
         print(f"together {len(every)} runs missing, {about}")
     for part in store.list_unfinished_folders():
-        s = store.read_status_with_current_state(part)
+        s = store.read_status_and_check_lock(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"
@@ -435,22 +435,22 @@ def print_run_summary(args: argparse.Namespace) -> None:
     A run is one training or measurement. With a notebook's name in place of a run,
     print the sentences that sum up the notebook's results. Raises Refused where neither
     a run nor a notebook has this name."""
-    from lib.core.spec import from_json
+    from lib.core.spec import make_spec_from_json
     from lib.export import card, opened
     from lib.report import site
 
     try:
-        run = opened.find_run(args.run)
+        run = opened.find_run_by_name(args.run)
     except Refused:
         if not (lines := site.describe_main_results_of_notebooks(args.run)):
             raise
         print(*lines, sep="\n")
         return
-    scores = card.select_task_metrics(run, opened.find_task(run)).items()
+    scores = card.select_task_metrics(run, opened.find_task_of_run(run)).items()
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(*card.format_run_history_lines(from_json(run.spec)), sep="\n")
+    print(*card.format_run_history_lines(make_spec_from_json(run.spec)), sep="\n")
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
@@ -478,14 +478,14 @@ def export_model_of_run(args: argparse.Namespace) -> None:
 
     if args.onnx:
         check_onnx_packages()
-    run = opened.find_run(args.run)
+    run = opened.find_run_by_name(args.run)
     from lib.export import writer  # Imported late: it loads torch, which takes seconds.
 
     run = opened.find_run_with_weights(run, args.keep)
     folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
-    task = opened.find_task(run)
+    task = opened.find_task_of_run(run)
     labels = task.labels if task and not task.span else None
     with disk.raise_full_disk_as_oserror(folder):
         exported = writer.export_model(run.model_folder, folder, labels, args.onnx)
@@ -579,7 +579,8 @@ def verify_committed_files(args: argparse.Namespace) -> bool:
 
     store = Store()
     lines = evidence.verify_committed_results(store, rewrite_committed_files=args.write)
-    sound = f"{len(store.list_records())} records, the runs of all grids and the verdicts agree"
+    count = len(store.list_recorded_runs())
+    sound = f"{count} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
@@ -775,7 +776,7 @@ def describe_changed_published_tables() -> list[str]:
         return []
     return [
         line
-        for line in committed.describe_changed_files()
+        for line in committed.describe_digest_mismatches()
         if line.startswith("data/published/")
     ]
 

@@ -467,7 +467,7 @@ def forget():
         data.read_splits_cached,
         data.digest_rows_cached,
         *drawing,
-        texts.digest_documents,
+        texts.read_document_count_and_digest,
     ):
         function.cache_clear()
 

@@ -195,9 +195,9 @@ def test_not_measured_comes_before_all_else():
     """Too few seeds, a reason, no run: whatever the interval and the printed value
     are."""
     sure = told(1.0, 2.0, printed=5.0)
-    assert sure.verdict_word == AGREES and sure.why_unmeasured == ""
+    assert sure.verdict_word == AGREES and sure.unmeasured_reason == ""
     few = replace(sure, estimate=replace(sure.estimate, n_seeds=2))
-    assert (few.verdict_word, few.why_unmeasured) == (
+    assert (few.verdict_word, few.unmeasured_reason) == (
         NOT_MEASURED,
         "2 of at least 3 seeds are there",
     )
@@ -209,17 +209,17 @@ def test_not_measured_comes_before_all_else():
     one = replace(sure, estimate=replace(sure.estimate, n_seeds=1))
     assert one.measured_effect_text == "+1.5 (1 seed)"
     why = replace(sure, reason="b learned nothing on SST-2")
-    assert (why.verdict_word, why.why_unmeasured) == (
+    assert (why.verdict_word, why.unmeasured_reason) == (
         NOT_MEASURED,
         "b learned nothing on SST-2",
     )
     assert (
         why.measured_effect_text == "–"
-        and why.effect_strength_against_printed == ""
+        and why.effect_strength_remark == ""
         and not why.is_significant_after_holm_correction
     )
     none = replace(sure, estimate=None)
-    assert (none.verdict_word, none.why_unmeasured, none.measured_effect_text) == (
+    assert (none.verdict_word, none.unmeasured_reason, none.measured_effect_text) == (
         NOT_MEASURED,
         "not run yet",
         "–",
@@ -278,7 +278,7 @@ def test_the_word_is_that_of_an_independent_function(
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)
-    assert bool(result.effect_strength_against_printed) == (
+    assert bool(result.effect_strength_remark) == (
         result.verdict_word == AGREES and (out and usable or below)
     )
     p = result.p_value
@@ -312,7 +312,7 @@ def test_an_agreeing_interval_tells_whether_the_effect_is_weaker(
     low, high, text, printed, size
 ):
     result = told(low, high, text, printed=printed)
-    assert (result.verdict_word, result.effect_strength_against_printed) == (
+    assert (result.verdict_word, result.effect_strength_remark) == (
         AGREES,
         size,
     )
@@ -323,18 +323,13 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
+    assert told(0.5, 1.5, "a > b", interest=3.0).effect_strength_remark == below
+    assert told(-1.5, -0.5, "a < b", interest=-3.0).effect_strength_remark == below
     assert (
-        told(0.5, 1.5, "a > b", interest=3.0).effect_strength_against_printed == below
+        told(0.5, 1.5, "a > b", interest=0.2).effect_strength_remark
+        == told(0.5, 1.5, "a > b", interest=1).effect_strength_remark
     )
-    assert (
-        told(-1.5, -0.5, "a < b", interest=-3.0).effect_strength_against_printed
-        == below
-    )
-    assert (
-        told(0.5, 1.5, "a > b", interest=0.2).effect_strength_against_printed
-        == told(0.5, 1.5, "a > b", interest=1).effect_strength_against_printed
-    )
-    assert told(0.5, 1.5, "a > b", interest=1).effect_strength_against_printed == ""
+    assert told(0.5, 1.5, "a > b", interest=1).effect_strength_remark == ""
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
@@ -591,9 +586,9 @@ def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(
     )
     if done == 2:
         assert found.measured_effect_text == "+10.0 (2 seeds)" and found.p_value is None
-        assert found.why_unmeasured == "2 of at least 3 seeds are there"
+        assert found.unmeasured_reason == "2 of at least 3 seeds are there"
     if not done:
-        assert (found.measured_effect_text, found.why_unmeasured) == (
+        assert (found.measured_effect_text, found.unmeasured_reason) == (
             "–",
             "not run yet",
         )
@@ -784,7 +779,7 @@ def test_the_first_above_the_mean_of_the_others_is_in_points():
 def test_models_that_learned_nothing_decide_nothing(frame, why):
     found = only("a > b", frame)
     assert found.verdict_word == NOT_MEASURED and re.fullmatch(
-        f"{why}.*", found.why_unmeasured
+        f"{why}.*", found.unmeasured_reason
     )
     assert (
         found.estimate is None
@@ -850,7 +845,7 @@ def test_a_task_that_cannot_be_tested_leaves_the_mean(where):
     results, _ = judge(f"a > b{where}", frame)
     assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", True)]
     assert results[0].verdict_word == AGREES and results[0].estimate.n_tasks == 1
-    assert "learned nothing on QQP" in results[1].why_unmeasured
+    assert "learned nothing on QQP" in results[1].unmeasured_reason
     each, _ = judge("a > b @ task=each", frame)
     assert [r.verdict_word for r in each] == [AGREES, NOT_MEASURED]
     none = pd.concat([made_up({"a": 0.5, "b": 0.5}, task=t) for t in ("SST-2", "QQP")])
@@ -1097,8 +1092,8 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     assert {(r.verdict_word, r.done, r.estimate) for r in results} == {
         (NOT_MEASURED, 0, None)
     }
-    assert all(r.why_unmeasured for r in results)
-    assert "not run yet" in {r.why_unmeasured for r in results}
+    assert all(r.unmeasured_reason for r in results)
+    assert "not run yet" in {r.unmeasured_reason for r in results}
 
 
 @pytest.mark.papers("bermo")
@@ -1124,7 +1119,7 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
                 None,
                 None,
             ), id
-            assert r.why_unmeasured and r.sentence and r.short
+            assert r.unmeasured_reason and r.sentence and r.short
             assert r.holm is None and r.claim == id
 
 

@@ -208,8 +208,8 @@ OPERATIONS = [name.lower().replace(" ", "_") for name in NAMES]
 FUNCTIONS = {
     "parameters": cost,
     "flops": cost,
-    "ghost_parameters": cost,
-    "ghost_flops": cost,
+    "count_ghost_parameters": cost,
+    "count_ghost_flops": cost,
 }
 FUNCTIONS |= {
     "count_attention_parameters": net,

@@ -95,7 +95,7 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 
     def on_second():
         for spec in tuned:
-            worker = checkpointed(store, spec) and holder(store.lock_path(spec))
+            worker = checkpointed(store, spec) and holder(store.get_lock_path(spec))
             if worker and parent(worker) == raylet(second):
                 return spec
 

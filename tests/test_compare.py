@@ -345,7 +345,7 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
         ]
 
     both = rows(0.9, 0.5, 0.9), rows(0.8, 0.8, 0.5)
-    pairs = compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)}, spared)
+    pairs = compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)}, *spared)
     assert [pair.seed for pair in pairs] == [*range(n)]
     assert [
         pair.seed
@@ -357,7 +357,7 @@ def test_a_seed_with_a_collapsed_run_makes_no_pair_unless_it_is_spared(spared, n
 
     both[0][0]["run"] = answers(0.9)
     both[0][0]["run"].read_arrays = gone  # its loss was not finite
-    pairs = compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)}, spared)
+    pairs = compare.pair_runs_by_task_and_seed(*both, {"SST-2": (ONE,)}, *spared)
     assert [pair.seed for pair in pairs] == [*range(1, n)]
 
 

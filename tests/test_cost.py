@@ -17,10 +17,10 @@ from lib.stats.cost import (
     SHAPES,
     Shape,
     build_transformers_config,
+    count_ghost_flops,
+    count_ghost_parameters,
     flops,
     format_count,
-    ghost_flops,
-    ghost_parameters,
     parameters,
 )
 
@@ -97,8 +97,11 @@ def cells():
         )
 
     twelve = Ghost("dwconv", ("o", "ffn2"), 3, features=12)
-    more = (ghost_parameters(BERT, twelve, 12), ghost_flops(BERT, twelve, 12))
-    once = (ghost_parameters(BERT, DEFAULT), ghost_flops(BERT, DEFAULT))
+    more = (
+        count_ghost_parameters(BERT, twelve, 12),
+        count_ghost_flops(BERT, twelve, 12),
+    )
+    once = (count_ghost_parameters(BERT, DEFAULT), count_ghost_flops(BERT, DEFAULT))
     whole = (parameters(BERT), flops(BERT, convention="token head"))
     example = "example L=12 d=768 n=128 k=3 M=12: additional #params"
     single = {
@@ -157,12 +160,12 @@ def test_every_known_miss_is_a_cell_and_listed_once():
 
 
 def test_extra_parameters_and_operations_of_the_default_ghosts():
-    assert ghost_parameters(BERT, DEFAULT) == 55_296
+    assert count_ghost_parameters(BERT, DEFAULT) == 55_296
     assert (
-        ghost_parameters(BERT, DEFAULT, heads=1) == 55_296
+        count_ghost_parameters(BERT, DEFAULT, heads=1) == 55_296
     )  # one shared kernel, whatever is kept
-    assert ghost_flops(BERT, DEFAULT) == 14_155_776
-    assert ghost_parameters(SHAPES["electra-small"], DEFAULT) == 18_432
+    assert count_ghost_flops(BERT, DEFAULT) == 14_155_776
+    assert count_ghost_parameters(SHAPES["electra-small"], DEFAULT) == 18_432
     assert parameters(BERT, ghost=DEFAULT) == 109_539_074
     assert parameters(BERT, ghost=None) == 109_483_778
 
@@ -172,10 +175,11 @@ def test_distinct_kernels_follow_the_formula_of_appendix_b4():
     for kept, features in ((1, 4), (3, 2), (12, 12)):
         ghost = Ghost("dwconv", ("o", "ffn2"), k, features=features)
         assert (
-            ghost_parameters(BERT, ghost, kept) == 2 * layers * kept * features * d * k
+            count_ghost_parameters(BERT, ghost, kept)
+            == 2 * layers * kept * features * d * k
         )
         assert (
-            ghost_flops(BERT, ghost, kept, n)
+            count_ghost_flops(BERT, ghost, kept, n)
             == 4 * layers * kept * features * n * d * k
         )
 
@@ -299,9 +303,11 @@ def test_a_ghost_costs_what_its_convolution_costs(kind, position, heads, tokens,
     module, x = convolution(kind, position, shape, heads, tokens, k)
     with FlopCounterMode(display=False) as counter:
         module(x)
-    assert ghost_parameters(shape, ghost, heads, tokens) == shape.layers * count(module)
+    assert count_ghost_parameters(shape, ghost, heads, tokens) == shape.layers * count(
+        module
+    )
     assert (
-        ghost_flops(shape, ghost, heads, tokens)
+        count_ghost_flops(shape, ghost, heads, tokens)
         == shape.layers * counter.get_total_flops()
     )
 
@@ -338,7 +344,7 @@ def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
     ],
 )
 def test_what_does_not_go_together_is_refused(ghost, heads, said):
-    for f in (ghost_parameters, ghost_flops):
+    for f in (count_ghost_parameters, count_ghost_flops):
         with pytest.raises(ValueError, match=said):
             f(BERT, ghost, heads)
     with pytest.raises(ValueError, match=said):

@@ -333,7 +333,7 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
     found = [
         compare.collect_dtypes(run.spec)
-        for run in Store(records_folder=paths.DATA / "records").list_records()
+        for run in Store(records_folder=paths.DATA / "records").list_recorded_runs()
     ]
     assert found and all(len(each) < 2 for each in found)
     assert grids.PROFILES["mini"].numerics == HALF

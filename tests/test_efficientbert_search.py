@@ -344,7 +344,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
         assert spec.inputs["search"] == found
         model = backbone.load(make(spec).model_folder)[0]
         assert supernet.read_architecture_of_model(model) == make(found).metrics[name]
-    final = make(search.final_training_spec("toy", "CoLA", search=two))
+    final = make(search.full_training_spec("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
 
 

@@ -57,7 +57,9 @@ def test_no_point_is_there_before_a_model_is(monkeypatch):
     monkeypatch.setattr(
         explore.evidence, "list_notebook_runs_to_execute", lambda *_: [first]
     )
-    assert len(explore.find_page_runs(explore.FRONTIER, "mini").current) == 1
+    assert (
+        len(explore.find_finished_notebook_runs(explore.FRONTIER, "mini").current) == 1
+    )
     assert explore.make_frontier_table("mini").empty
 
 
@@ -126,7 +128,7 @@ def test_a_point_has_the_numbers_of_the_frontier_and_names_its_runs(few):
 def test_the_sweep_has_the_numbers_of_its_claim():
     """G4 has k = 3 minus another size; the page has it the other way round."""
     table = explore.compute_model_differences(
-        explore.find_page_runs(KERNELS, "mini"), "k = 3"
+        explore.find_finished_notebook_runs(KERNELS, "mini"), "k = 3"
     )
     lines = [
         line
@@ -219,7 +221,7 @@ def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
     monkeypatch.delenv(notebook.BATCH, raising=False)
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     page = artefact.Page("explore", {"profile": "mini"}, paths.FIGURES / "mini")
-    artefact.display_text("", explore.load_plotly_script())
+    artefact.display_text("", explore.make_plotly_script_html())
     page.show_live_figure(explore.plot_claim_comparisons(explore.read_verdicts_frame()))
     script, figure = shown
     assert {*script, *figure} == {"text/html", "text/markdown"}
@@ -248,7 +250,7 @@ def page(few, tmp_path_factory):
     """A page of all kinds of figures, as a command makes it."""
     frame = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     table = explore.compute_model_differences(
-        explore.find_page_runs(KERNELS, "mini"), "k = 3"
+        explore.find_finished_notebook_runs(KERNELS, "mini"), "k = 3"
     )
     title = ("Kernels", "k = 3", KERNELS)
     shown = import_module_of_each_paper("drawings")["efficientbert"]
@@ -256,7 +258,7 @@ def page(few, tmp_path_factory):
         patch.setenv(notebook.BATCH, "[]")
         parts = [
             frame.top("mini", "Live"),
-            explore.load_plotly_script(),
+            explore.make_plotly_script_html(),
             explore.plot_score_against_cost(few).figure_html,
             explore.plot_claim_comparisons(explore.read_verdicts_frame()).figure_html,
             explore.plot_model_differences(

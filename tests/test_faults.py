@@ -111,9 +111,9 @@ def again(there):
     run = execute.execute(TEACHER, there, keep_weights=True)
     assert (
         not disk.describe_folder_damage(run.folder)
-        and not there.unfinished_folder(TEACHER).exists()
+        and not there.get_unfinished_folder_path(TEACHER).exists()
     )
-    assert not there.lock_path(TEACHER).exists()
+    assert not there.get_lock_path(TEACHER).exists()
     return run
 
 
@@ -238,9 +238,9 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         alike(run, sound[spec])
         assert (
             not disk.describe_folder_damage(run.folder)
-            and not there.unfinished_folder(spec).exists()
+            and not there.get_unfinished_folder_path(spec).exists()
         )
-        assert not there.lock_path(spec).exists()
+        assert not there.get_lock_path(spec).exists()
         found.update([what, kind])
         shutil.rmtree(folder)
     seconds = time.monotonic() - began
@@ -265,7 +265,9 @@ def test_a_checkpoint_that_was_lost_costs_the_steps_since_the_one_before(
 ):
     """A loss of power may leave the last one empty; the one before was on the disk."""
     there = copied(killed=True)
-    before, last = sorted(there.unfinished_folder(TEACHER).glob("resume/step-*"))
+    before, last = sorted(
+        there.get_unfinished_folder_path(TEACHER).glob("resume/step-*")
+    )
     (last / loop.STATE).write_bytes(b"")
     run = again(there)
     same_run(run, whole[0].find_run(TEACHER))
@@ -502,7 +504,7 @@ def other_json(path, change, *gone):
 @pytest.mark.parametrize("what", [*OTHERS, "file"])
 def test_a_checkpoint_of_other_code_is_refused_in_one_line(what, copied, whole):
     there = copied(killed=True)
-    folder = max(there.unfinished_folder(TEACHER).glob("resume/step-*"))
+    folder = max(there.get_unfinished_folder_path(TEACHER).glob("resume/step-*"))
     path = folder / loop.STATE
     if what == "file":
         path.rename(folder / "state.json")
@@ -529,23 +531,23 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
             )  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
                 there.copy_run_to_records(run)
-        assert [r.name for r in there.list_records()] in ([], [TEACHER.name])
+        assert [r.name for r in there.list_recorded_runs()] in ([], [TEACHER.name])
         there.copy_run_to_records(run)
-        assert [r.name for r in there.list_records()] == [TEACHER.name]
+        assert [r.name for r in there.list_recorded_runs()] == [TEACHER.name]
 
 
 RUN = """
 import signal, sys
 from lib import __main__
 from lib.cluster import sweep
-from lib.core.spec import from_json
+from lib.core.spec import make_spec_from_json
 from lib.core.store import Store
 import json
 
 @__main__.register_command("long")
 def long(args):
     "a run that is still at work when it is stopped"
-    spec = from_json(json.load(open(sys.argv[2])))
+    spec = make_spec_from_json(json.load(open(sys.argv[2])))
     sweep.execute_specs([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
 
 if __name__ == "__main__":
@@ -581,7 +583,9 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
     while (
-        not store.read_run_status(there.unfinished_folder(spec)).get("progress")
+        not store.read_run_status(there.get_unfinished_folder_path(spec)).get(
+            "progress"
+        )
         and time.monotonic() < deadline
     ):
         time.sleep(0.1)
@@ -590,7 +594,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     told = command.communicate(timeout=100)[1]
     assert told == "stopped; the same command goes on from the last checkpoints\n"
     assert command.returncode == 130 and there.look_up_state(spec)["state"] == "stopped"
-    assert not there.lock_path(spec).exists()
+    assert not there.get_lock_path(spec).exists()
 
 
 @pytest.mark.papers("ghostbert")
@@ -897,9 +901,9 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
         for n in (digits[0], digits[len(digits) // 2], digits[-1]):
             digit = b"4" if sound[n : n + 1] != b"4" else b"5"
             place.write_bytes(sound[:n] + digit + sound[n + 1 :])
-            assert not builder.is_up_to_date(page, "digest"), (place, n)
+            assert not builder.is_page_up_to_date(page, "digest"), (place, n)
         place.write_bytes(sound)
-        assert builder.is_up_to_date(page, "digest")
+        assert builder.is_page_up_to_date(page, "digest")
 
 
 def test_a_damaged_table_of_settings_is_named(tmp_path):
@@ -1010,10 +1014,12 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     made(there, start)  # somebody makes it again, and keeps its weights
     assert start not in mine
     shutil.rmtree(there.runs / TEACHER.name)
-    disk.write_json(there.unfinished_folder(TEACHER) / "spec.json", TEACHER.to_json())
-    with store.hold_lock(there.lock_path(TEACHER)):
+    disk.write_json(
+        there.get_unfinished_folder_path(TEACHER) / "spec.json", TEACHER.to_json()
+    )
+    with store.hold_lock(there.get_lock_path(TEACHER)):
         mine.delete_weights(start)
-        (there.unfinished_folder(TEACHER) / "spec.json").write_text("{")
+        (there.get_unfinished_folder_path(TEACHER) / "spec.json").write_text("{")
         mine.delete_weights(start)
         assert there.find_run(start, needs_weights=True)
     mine.delete_weights(start)

@@ -17,7 +17,7 @@ from lib.model.formula import (
     Node,
     X,
     evaluate_formula_tree,
-    measure_height,
+    measure_tree_height,
     parse_feed_forward_formula,
 )
 from lib.model.stack import FUNCTIONS as TORCH
@@ -135,7 +135,7 @@ def test_the_published_formulas_are_in_the_space(text):
         (768, 1536, "pad"),
     ):
         assert str(parse_and_check_formula(text, hidden, inner, rule)) == text
-    assert 3 <= measure_height(parse_feed_forward_formula(text)) <= 5
+    assert 3 <= measure_tree_height(parse_feed_forward_formula(text)) <= 5
 
 
 @pytest.mark.parametrize(

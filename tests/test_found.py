@@ -53,7 +53,7 @@ NAMES = [
     r"10 epochs of distillation at 1e-4, kernels at 1e-2",  # trial D8 of base
     r"for 10 epochs where 25 are printed",
 ]
-READINGS = ".reading", ".marked_reading"
+READINGS = ".first_verdict_text", ".verdict_text_with_symbol"
 PARTS = dict(part.partition("\n\n")[::2] for part in f"\n{TEXT}".split("\n## ")[1:])
 
 
@@ -141,7 +141,13 @@ def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
         verdict = found_at_base[id] if base else found[id]
         for key in re.findall(r"\[([^\]]+)\]", keys):
             verdict = verdict[key]
-        assert end in ("", ".printed", ".collapsed", ".seed_count_text", *READINGS), (
+        assert end in (
+            "",
+            ".printed_effect_text",
+            ".collapsed_runs_text",
+            ".seed_count_text",
+            *READINGS,
+        ), (
             id,
             keys,
             end,
@@ -149,15 +155,20 @@ def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
         own = [r for r in verdict.results if not r.beside] or list(verdict.results)
         there = {(r.comparison.text, r.task) for r in own}
         assert len(there) == 1, (id, keys)
-        if end == ".printed":
-            assert verdict.printed != "–", (id, keys)
+        if end == ".printed_effect_text":
+            assert verdict.printed_effect_text != "–", (id, keys)
         assert str(verdict) != "not measured", (id, keys)
-        assert end not in READINGS or verdict.reading != "not measured", (id, keys)
+        assert end not in READINGS or verdict.first_verdict_text != "not measured", (
+            id,
+            keys,
+        )
 
 
 def test_a_figure_and_its_printed_value_are_of_one_comparison():
-    """ "{X} points (printed {Y.printed})": X is Y."""
-    pairs = re.findall(r"\{([^}]*)\}[^{}()]*\(printed \{([^}]*)\.printed\}\)", TEXT)
+    """ "{X} points (printed {Y.printed_effect_text})": X is Y."""
+    pairs = re.findall(
+        r"\{([^}]*)\}[^{}()]*\(printed \{([^}]*)\.printed_effect_text\}\)", TEXT
+    )
     assert len(pairs) >= 8 and not [pair for pair in pairs if pair[0] != pair[1]]
 
 
@@ -171,9 +182,9 @@ def test_a_row_of_the_table_is_of_one_comparison():
 def test_a_line_of_a_paper_that_was_taken_away_is_left_out(monkeypatch):
     titles = dict(lists.PAPERS)
     lines = TEXT.splitlines()
-    assert all(judging.has_only_existing_claims(line) for line in lines)
+    assert all(judging.is_fillable_template_line(line) for line in lines)
     monkeypatch.delitem(lists.PAPERS, "bermo")
-    left = [line for line in lines if not judging.has_only_existing_claims(line)]
+    left = [line for line in lines if not judging.is_fillable_template_line(line)]
     assert len(left) == 2 and all("{PAPER[bermo]}" in line for line in left)
     assert len(titles) == 4
 
@@ -212,7 +223,7 @@ def test_a_record_that_is_gone_changes_the_text(found, found_at_base, tmp_path):
 def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     """What is measured is in points and has a bar, or has another unit."""
     central = judging.list_central_claim_ids()
-    every = judging.select_results_without_repeats(found, central)
+    every = judging.select_counted_results(found, central)
     measured = [r for r in every if r.verdict_word != "not measured"]
     text = judging.summarise_central_verdicts(found)
     drawn = judging.make_forest_plot_rows(found, central)
@@ -235,7 +246,7 @@ def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
         r
         for id in judging.list_central_claim_ids()
         for r in found[id].results
-        if not (r.beside or r.same_as or r.why_unmeasured) and r.printed is not None
+        if not (r.beside or r.same_as or r.unmeasured_reason) and r.printed is not None
     ]
     inside = [r for r in held if r.estimate.low <= r.printed <= r.estimate.high]
     assert (out, total) == (len(held) - len(inside), len(held)) and 0 < out <= total

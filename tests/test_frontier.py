@@ -215,7 +215,7 @@ def test_flops_of_ghosts_are_the_convolutions():
     gap = frontier.count_method_flops(
         "toy", "GhostBERT", 3
     ) - frontier.count_method_flops("toy", "Width", 3)
-    assert gap == cost.ghost_flops(own, ghost) > 0
+    assert gap == cost.count_ghost_flops(own, ghost) > 0
 
 
 def encoder(own):

@@ -32,9 +32,9 @@ from lib.model.surgery import apply_surgery
 from lib.papers.published import read_table
 from lib.stats.cost import (
     SHAPES,
+    count_ghost_flops,
+    count_ghost_parameters,
     flops,
-    ghost_flops,
-    ghost_parameters,
     parameters,
     read_shape_of_config,
 )
@@ -308,7 +308,7 @@ def test_parameters_and_operations_are_those_of_the_formulas(
     assert read_shape_of_config(model.config.to_dict()) == told
     model.set_attn_implementation("eager")
     apply_surgery(model, cut)
-    extra = ghost_parameters(told, ghost, heads, TOKENS)
+    extra = count_ghost_parameters(told, ghost, heads, TOKENS)
     assert apply_surgery(model, add) == {
         "modules": 2 * len(ghost.positions),
         "parameters": extra,
@@ -321,7 +321,7 @@ def test_parameters_and_operations_are_those_of_the_formulas(
         ids = torch.full((1, TOKENS), 5)
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     assert counter.get_total_flops() == flops(told, TOKENS, heads, ghost)
-    assert ghost_flops(told, ghost, heads, TOKENS) > 0
+    assert count_ghost_flops(told, ghost, heads, TOKENS) > 0
 
 
 def true_size():
@@ -364,7 +364,7 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
     assert {p.device.type for p in model.parameters()} == {"meta"} and len(
         ROWS
     ) == 8 + 6 + 3
-    assert extra == ghost_parameters(whole, ghost, heads)
+    assert extra == count_ghost_parameters(whole, ghost, heads)
     assert count_parameters(model)["parameters"] == parameters(whole, heads, ghost)
     assert (
         config._attn_implementation != ATTENTION

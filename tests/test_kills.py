@@ -25,7 +25,7 @@ from test_digits_search import spec as digits
 from test_faults import TEACHER, alike, searching
 
 from lib.core import execute, paths
-from lib.core.spec import from_json
+from lib.core.spec import make_spec_from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.report import builder
@@ -36,7 +36,7 @@ def at_work(body, runs):
     step."""
     torch.set_num_threads(1)
     execute.execute(
-        from_json(body),
+        make_spec_from_json(body),
         Store(runs, runs / "none"),
         True,
         checkpoint_interval_seconds=0.0,
@@ -95,7 +95,8 @@ def killed_runs(spec, kills, folder, dice):
                 seconds *= 0.8  # the machine is less busy than when it was measured
         alike(there.find_run(spec), whole)
         assert (
-            not list(there.runs.glob("*/*.part")) and not there.lock_path(spec).exists()
+            not list(there.runs.glob("*/*.part"))
+            and not there.get_lock_path(spec).exists()
         )
         runs += 1
     return runs

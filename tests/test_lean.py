@@ -18,7 +18,7 @@ def batch():
 
 
 def gradients(model, inputs, numerics):
-    with loop.use_dtype(numerics):
+    with loop.autocast_to_dtype(numerics):
         logits = model(**inputs).logits
     logits.float().square().sum().backward()
     found = torch.cat(

@@ -156,7 +156,7 @@ def test_collate_pads_and_masks():
     assert batch["input_ids"].tolist() == [[6, 6], [5, 1]]
     assert batch["token_type_ids"].tolist() == [[0, 1], [1, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
-    wide = make_batch(data, np.array([0, 1]), pad_to=5)
+    wide = make_batch(data, np.array([0, 1]), min_token_count=5)
     assert wide["input_ids"].tolist() == [[7, 8, 9, 1, 1], [5, 1, 1, 1, 1]]
     assert wide["attention_mask"].sum(1).tolist() == [3, 1]
 
@@ -403,7 +403,7 @@ def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     model, data = tiny(family, labels=3), encoded(23)
     data = Encoded(data.columns, data.labels, model.config.pad_token_id)
     found = loop.predict_logits(
-        model.train(), data, NUMERICS, max_batch_tokens=200, pad_to=pad_to
+        model.train(), data, NUMERICS, max_batch_tokens=200, min_token_count=pad_to
     )
     assert found.shape == (23, 3) and found.dtype == np.float32 and not model.training
     expected = np.concatenate(

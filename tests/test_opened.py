@@ -65,7 +65,7 @@ def test_of_a_record_and_a_run_of_one_name_the_run_is_opened(
     both.copy_run_to_records(runs["model"])
     monkeypatch.setattr(opened, "Store", lambda: both)
     assert both.find_run(CHAIN["model"]).origin == "record"
-    assert opened.find_run(runs["model"].name).origin == "run"
+    assert opened.find_run_by_name(runs["model"].name).origin == "run"
 
 
 def test_a_run_of_a_generated_task_keeps_its_weights(here):
@@ -104,7 +104,7 @@ def test_a_line_that_is_not_made_names_the_command(here):
 
 
 def test_a_line_is_that_of_its_grid():
-    found = opened.find_spec(
+    found = opened.find_spec_by_labels(
         "ghostbert_t03", "toy", dict(m=3, model="Ghost", task="CoLA", seed=0)
     )
     assert found == ghostbert.model_variant_spec("toy", "CoLA", 3, "Ghost").with_seed(0)
@@ -112,7 +112,7 @@ def test_a_line_is_that_of_its_grid():
 
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
     run = runs["model"]
-    labels = opened.find_task(run).labels
+    labels = opened.find_task_of_run(run).labels
     assert not main(["export", run.name, "--to", str(tmp_path / "out")])
     assert (
         json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"]

@@ -286,7 +286,7 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     )
     assert (
         asked == [("someone/animals", "small")]
-        and rows_of.format_task_title(name) == "small/"
+        and rows_of.format_user_task_title(name) == "small/"
     )
     assert data.find_task_by_name("own", name).labels == ("ant", "zebra")
     assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
@@ -1035,7 +1035,7 @@ def test_what_needs_no_training_is_told_before_any_training(
     )
     assert "no page yet" in shown(capsys, "92_your_task")
     with pytest.raises(Refused, match="part of 0 runs"):
-        opened.find_run("92_your_task")
+        opened.find_run_by_name("92_your_task")
 
 
 def shown(capsys, name):

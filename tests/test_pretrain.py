@@ -81,7 +81,9 @@ def test_padding_changes_nothing(runs):
     base = parts.get_encoder(model)
     with torch.no_grad():
         single = base(**make_batch(rows, [0]))[0]
-        padded = base(**make_batch(rows, [0], pad_to=40))[0][:, : single.shape[1]]
+        padded = base(**make_batch(rows, [0], min_token_count=40))[0][
+            :, : single.shape[1]
+        ]
     assert torch.allclose(single, padded, atol=1e-5)
 
 

@@ -178,8 +178,8 @@ def test_columns_stand_behind_any_path(tmp_path, tail):
         assert task.pair and len(task.labels) == 5
         assert (
             own.infer_task(task.name) == task
-            and own.format_task_title(task.name)
-            == name[-len(own.format_task_title(task.name)) :]
+            and own.format_user_task_title(task.name)
+            == name[-len(own.format_user_task_title(task.name)) :]
         )
     assert own.infer_task(f"{tmp_path}/rows.csv{tail}: scores").labels == ()
 

@@ -235,7 +235,9 @@ def test_candidates_are_of_their_space(stage):
                 "formula" in space.searched_dimensions or layer.formula == start.formula
             )
         assert "ids" in space.searched_dimensions or ids_of(net) == ids_of(TOY)
-        assert space.convert_json_to_net(space.convert_layers_to_json(net)) == net
+        assert (
+            space.convert_json_layers_to_net(space.convert_layers_to_json(net)) == net
+        )
 
 
 def test_draws_are_a_function_of_the_generator():
@@ -328,7 +330,7 @@ def test_features_hold_what_is_searched(stage, index):
     """As coded, lists of indices."""
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     space = Space(stage, net)
-    row = space.make_features([net])[0].reshape(6, -1)
+    row = space.compute_classifier_features([net])[0].reshape(6, -1)
     assert row.shape[1] == (1 if stage == "stage3" else 20)
     assert row[0, : len(index)].tolist() == index and (row[0, len(index) :] == -1).all()
     if stage == "stage1":

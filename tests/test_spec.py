@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib.core.names import Refused, check_known_name, derive_seed
 from lib.core.options import Ghost, Numerics, Train
-from lib.core.spec import Output, Spec, canonical, from_json, to_plain_json
+from lib.core.spec import Output, Spec, canonical, make_spec_from_json, to_plain_json
 from lib.core.steps import STEPS, TASK_TRAINING
 from lib.core.steps import find_step_function as function_of
 
@@ -77,13 +77,13 @@ def test_json_round_trip():
     spec = Spec(
         "importance", {"numerics": Numerics("float32", 1)}, {"teacher": finetune()}
     ).with_seed(4)
-    again = from_json(spec.to_json())
+    again = make_spec_from_json(spec.to_json())
     assert again == spec and hash(again) == hash(spec) and again.name == spec.name
 
 
 def test_another_version_is_refused():
     with pytest.raises(ValueError, match="version 7: make the run again"):
-        from_json(PRETRAIN.to_json() | {"version": 7})
+        make_spec_from_json(PRETRAIN.to_json() | {"version": 7})
 
 
 def test_outputs_are_hashed_as_references_and_resolved_late():

@@ -171,7 +171,7 @@ SCORES = [
 @pytest.mark.parametrize("prediction, golds, exact, f1", SCORES)
 def test_scores_of_one_answer(prediction, golds, exact, f1):
     assert measure.score_exact_match(prediction, golds) == exact
-    assert measure.score_word_overlap(prediction, golds) == pytest.approx(f1, abs=1e-15)
+    assert measure.score_word_f1(prediction, golds) == pytest.approx(f1, abs=1e-15)
 
 
 def test_score_of_all_questions():

@@ -66,7 +66,7 @@ def model(wanted, cls=CLASSIFIER, seed=0, **config):
 def small(whole, wanted):
     """A model of its own for a Net, with the weights that it inherits."""
     made = model(wanted, type(whole), seed=1)
-    supernet.inherit_weights(made, whole)
+    supernet.inherit_weights_and_list_missing(made, whole)
     return made
 
 
@@ -253,7 +253,7 @@ def test_inheritance_leaves_what_the_source_does_not_have():
     ):
         student = model(net(), cls, seed=1)
         before = getattr(student, head).weight.clone()
-        assert supernet.inherit_weights(student, source) == [
+        assert supernet.inherit_weights_and_list_missing(student, source) == [
             f"{head}.weight",
             f"{head}.bias",
         ]
@@ -267,7 +267,7 @@ def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
     student = model(net((BERT, 1, 1), (BERT, 1, 1), width=96, embedding="plain"))
     torch.manual_seed(3)
     source = transformers.BertModel(copy.deepcopy(student.config)).double().eval()
-    assert supernet.inherit_weights(student, source) == [
+    assert supernet.inherit_weights_and_list_missing(student, source) == [
         "classifier.weight",
         "classifier.bias",
     ]
@@ -358,7 +358,9 @@ def plain_bert():
 
 def inherited(student, *source, **config):
     """Let a classifier for one Net inherit from that for another."""
-    return supernet.inherit_weights(model(student), model(*source, **config))
+    return supernet.inherit_weights_and_list_missing(
+        model(student), model(*source, **config)
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def elsewhere(store):
 
 def test_a_run_is_there_only_when_it_is_whole(store):
     assert store.look_up_state(SPEC)["state"] == "missing"
-    with hold_lock(store.lock_path(SPEC)):
+    with hold_lock(store.get_lock_path(SPEC)):
         writer = RunWriter(store, SPEC, {}, keep_weights=True)
         assert store.look_up_state(SPEC)["state"] == "running"
     assert (
@@ -60,7 +60,7 @@ def test_a_run_is_there_only_when_it_is_whole(store):
         store.find_run(SPEC).metrics == {"accuracy": 0.5}
         and run.status["state"] == "finished"
     )
-    assert not store.unfinished_folder(SPEC).exists()
+    assert not store.get_unfinished_folder_path(SPEC).exists()
 
 
 def with_arrays(store, spec=SPEC, rows=872):
@@ -107,7 +107,7 @@ def test_a_record_is_the_run_without_weights_and_events(store):
         assert all(np.array_equal(mine[k], theirs[k]) for k in mine)
     with pytest.raises(FileNotFoundError, match="none.safetensors"):
         found.read_arrays("none")
-    assert [r.name for r in store.list_records()] == [
+    assert [r.name for r in store.list_recorded_runs()] == [
         SPEC.name
     ] and found.origin == "record"
 
@@ -123,7 +123,7 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
         torn[place] ^= 1
         path.write_bytes(bytes(torn))
         with pytest.raises(ValueError, match=f"{name} has another digest"):
-            run = store.list_records()[0]
+            run = store.list_recorded_runs()[0]
             _ = run.metrics, run.read_arrays("predictions")
         assert elsewhere(store).find_run(SPEC) is None
 
@@ -212,7 +212,7 @@ def test_a_manifest_is_the_set_of_regular_files(store, what, monkeypatch):
 def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
     """Names with a dot are not read; a draft, and what is written whole, remove
     them."""
-    part = store.unfinished_folder(SPEC)
+    part = store.get_unfinished_folder_path(SPEC)
     part.mkdir(parents=True)
     (part / ".env.json.4711").write_text("{")
     (part / "model").mkdir()
@@ -367,7 +367,7 @@ def test_a_run_that_another_process_makes_is_waited_for_and_told(
     held = threading.Event()
 
     def hold():
-        with hold_lock(store.lock_path(SPEC)):
+        with hold_lock(store.get_lock_path(SPEC)):
             held.set()
             time.sleep(0.5)
 

@@ -18,7 +18,7 @@ from lib.cluster import executors, sweep
 from lib.core import disk, paths
 from lib.core.options import Distil, Importance, Numerics, Targets, Train
 from lib.core.rows import Row
-from lib.core.spec import Spec, from_json
+from lib.core.spec import Spec, make_spec_from_json
 from lib.core.store import RunWriter, Store, count_core_seconds, read_runs_csv
 from lib.report.tables import collect_results
 
@@ -193,12 +193,14 @@ def until(there, seconds=300):  # a loaded machine is slow to checkpoint
 
 
 def checkpointed(store, spec):
-    return list((store.unfinished_folder(spec) / "resume").glob("step-*"))
+    return list((store.get_unfinished_folder_path(spec) / "resume").glob("step-*"))
 
 
 def worker_of(store, spec):
     """The process that makes a run, once it has written a checkpoint."""
-    return until(lambda: checkpointed(store, spec) and holder(store.lock_path(spec)))
+    return until(
+        lambda: checkpointed(store, spec) and holder(store.get_lock_path(spec))
+    )
 
 
 def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
@@ -414,7 +416,7 @@ def test_recorded_timings_are_forecast_within_a_factor_of_1_5(store, load, draw)
     clock, runs = sweep.TimeForecast(store), {}
     for folder in filter(Path.exists, names.values()):
         status = disk.read_json(folder / "status.json")
-        spec = from_json(disk.read_json(folder / "spec.json"))
+        spec = make_spec_from_json(disk.read_json(folder / "spec.json"))
         took = status.get("core_seconds", 0)
         if took and spec.seed == 10:
             clock.add_finished_run(spec, took, "record")

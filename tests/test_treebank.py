@@ -63,54 +63,54 @@ def parse(tmp_path, text):
 
 def test_labels_of_hand_parsed_sentences(tmp_path):
     slept, likes = parse(tmp_path, conllu(*SLEPT) + conllu(*LIKES))
-    assert treebank.find_verb_with_tense(slept) == (
+    assert treebank.find_tense_and_verb_lemma(slept) == (
         "PAST",
         "sleep",
     )  # the main clause, whatever the other says
-    assert treebank.find_verb_with_tense(likes) == (
+    assert treebank.find_tense_and_verb_lemma(likes) == (
         "PRES",
         "like",
     )  # no full verb there: all finite forms agree
-    assert treebank.find_noun_with_grammatical_number(slept, "nsubj") == ("NNS", "dog")
-    assert treebank.find_noun_with_grammatical_number(slept, "obj") is None
-    assert treebank.find_noun_with_grammatical_number(likes, "nsubj") == ("NN", "cat")
-    assert treebank.find_noun_with_grammatical_number(likes, "obj") == ("NNS", "book")
+    assert treebank.find_number_and_noun_lemma(slept, "nsubj") == ("NNS", "dog")
+    assert treebank.find_number_and_noun_lemma(slept, "obj") is None
+    assert treebank.find_number_and_noun_lemma(likes, "nsubj") == ("NN", "cat")
+    assert treebank.find_number_and_noun_lemma(likes, "obj") == ("NNS", "book")
     assert treebank.compute_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
     assert max(treebank.compute_depths(likes)) == 3
     assert treebank.format_top_constituents(slept) == "nsubj root conj"
     assert treebank.format_top_constituents(likes) == "nsubj cop root ccomp"
-    words, longer = treebank.swap_coordinate_clauses(slept)
+    words, longer = treebank.swap_clauses_and_compare_lengths(slept)
     assert " ".join(words) == "She knows it , but the dogs slept ." and longer == 0
-    assert treebank.swap_coordinate_clauses(likes) is None
+    assert treebank.swap_clauses_and_compare_lengths(likes) is None
 
 
 def subject(sentence):
-    return treebank.find_noun_with_grammatical_number(sentence, "nsubj")
+    return treebank.find_number_and_noun_lemma(sentence, "nsubj")
 
 
 @pytest.mark.parametrize(
     "ask, place, fields, expected",
     [
         (
-            treebank.find_verb_with_tense,
+            treebank.find_tense_and_verb_lemma,
             1,
             {"features": PAST},
             None,
         ),  # was sure that she likes: they disagree
         (
-            treebank.find_verb_with_tense,
+            treebank.find_tense_and_verb_lemma,
             1,
             {"features": "VerbForm=Fin"},
             None,
         ),  # will be sure: no tense
         (
-            treebank.find_verb_with_tense,
+            treebank.find_tense_and_verb_lemma,
             1,
             {"features": "VerbForm=Inf"},
             ("PRES", "like"),
         ),
         (
-            treebank.find_verb_with_tense,
+            treebank.find_tense_and_verb_lemma,
             6,
             {"features": "VerbForm=Inf"},
             None,
@@ -146,7 +146,7 @@ def test_another_clause(tmp_path, ask, place, fields, expected):
 def test_inversion_keeps_the_capital_in_front_and_takes_whole_clauses(
     tmp_path, place, fields, text
 ):
-    found = treebank.swap_coordinate_clauses(
+    found = treebank.swap_clauses_and_compare_lengths(
         parse(tmp_path, conllu(*changed(SLEPT, place, **fields)))[0]
     )
     assert (found and " ".join(found[0])) == text
@@ -242,9 +242,9 @@ def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
 
 
 ASKS = {
-    "Tense": treebank.find_verb_with_tense,
-    "SubjNumber": lambda s: treebank.find_noun_with_grammatical_number(s, "nsubj"),
-    "ObjNumber": lambda s: treebank.find_noun_with_grammatical_number(s, "obj"),
+    "Tense": treebank.find_tense_and_verb_lemma,
+    "SubjNumber": lambda s: treebank.find_number_and_noun_lemma(s, "nsubj"),
+    "ObjNumber": lambda s: treebank.find_number_and_noun_lemma(s, "obj"),
 }
 
 

@@ -483,12 +483,12 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
             == run.metrics[f"unseen.{name}"]
         )
         joint = metrics.compute_metric(name, found["said"], found["labels"])
-        assert compare.compute_score_on_development_and_unseen_rows(
+        assert compare.compute_score_including_unseen_rows(
             run, column
         ) == pytest.approx(joint, abs=1e-12)
-        assert compare.read_development_score(run, column) == run.metrics[name]
+        assert compare.read_recorded_score(run, column) == run.metrics[name]
         assert (
-            compare.compute_score_on_development_and_unseen_rows(plain, column)
+            compare.compute_score_including_unseen_rows(plain, column)
             == run.metrics[name]
         )
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
@@ -499,18 +499,18 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     of = {task: (compare.MetricColumn(task, task, names[0]),)}
     a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
     [pair] = compare.pair_runs_by_task_and_seed(
-        a, b, of, includes_collapsed_method_and_baseline=(True, True)
+        a, b, of, includes_collapsed_method=True, includes_collapsed_baseline=True
     )  # It learned hardly anything.
     assert len(pair.labels) == count + len(rows)
     words = (
         "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     )
-    assert Runs(frame, frame[:0], "toy").scored_rows_text == f"on {words}"
+    assert Runs(frame, frame[:0], "toy").scored_rows_caption_end == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
         compare.pair_runs_by_task_and_seed(
-            a, b, of, includes_collapsed_method_and_baseline=(True, True)
+            a, b, of, includes_collapsed_method=True, includes_collapsed_baseline=True
         )
 
 

@@ -93,7 +93,7 @@ def grid(seeds):
 
 def judged(store):
     """A Verdict on what is recorded: the mean of a metric over the records."""
-    values = [run.metrics["tokens"] for run in store.list_records()]
+    values = [run.metrics["tokens"] for run in store.list_recorded_runs()]
     e = Estimate(
         sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2
     )

@@ -179,7 +179,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
 def library(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    texts.digest_documents.cache_clear()
+    texts.read_document_count_and_digest.cache_clear()
     (tmp_path / "wikipedia").mkdir()
     (tmp_path / "books").mkdir()
     pages = "\n\n".join(
@@ -191,7 +191,7 @@ def library(tmp_path, monkeypatch):
         "\n".join(f"word{i} ." for i in range(30))
     )
     yield tmp_path
-    texts.digest_documents.cache_clear()
+    texts.read_document_count_and_digest.cache_clear()
 
 
 def test_documents_and_digests_of_text(library):
@@ -221,13 +221,13 @@ def test_documents_and_digests_of_text(library):
         10,
         2,
     ]
-    texts.digest_documents.cache_clear()
+    texts.read_document_count_and_digest.cache_clear()
     (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
     assert (
         texts.make_corpus_data_descriptor("wikipedia", 2) == told
     )  # more text behind does not matter
     (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
-    texts.digest_documents.cache_clear()
+    texts.read_document_count_and_digest.cache_clear()
     with pytest.raises(
         ValueError, match="the text of wikipedia has digest .*put the same data back"
     ):

@@ -143,7 +143,7 @@ class PrintedCells:
         (value,) = self.read_column(table_name, column_name, *row_keys)
         return value
 
-    def read_row_values(
+    def read_non_empty_cells(
         self, table_name: str, column_range: str, *row_keys: str
     ) -> list[Fraction | str]:
         """Return the non-empty cells of a printed table's row in a span of columns.
@@ -165,7 +165,7 @@ class PrintedCells:
         ]
         return [value for value in values if value is not None]
 
-    def runs_use_printed_settings(self, claim_id: str) -> bool:
+    def runs_use_settings_of_claim(self, claim_id: str) -> bool:
         """Return whether the runs at full size use all settings that a claim repeats.
 
         Such a claim repeats settings that its paper prints, such as a learning rate.
@@ -177,13 +177,13 @@ class PrintedCells:
         lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
         return all(
             [
-                self.do_runs_use_setting_of_paper(line)
+                self.runs_use_printed_setting(line)
                 for line in lines
                 if line["claim"] == claim_id
             ]
         )
 
-    def do_runs_use_setting_of_paper(self, settings_csv_row: Mapping[str, str]) -> bool:
+    def runs_use_printed_setting(self, settings_csv_row: Mapping[str, str]) -> bool:
         """Return whether the runs at full size use one setting that a paper prints.
 
         The runs are those of profile `paper`, which has the sizes of the papers. They
@@ -242,7 +242,7 @@ class PrintedCells:
             (
                 key,
                 self.read_cell(table_name, average_column, *key),
-                self.read_row_values(table_name, column_range, *key),
+                self.read_non_empty_cells(table_name, column_range, *key),
             )
             for key in keys
         ]
@@ -251,7 +251,8 @@ class PrintedCells:
         for key, printed, values in parts:
             if printed is None or len(values) < full:
                 continue
-            # pyrefly: ignore[bad-argument-type, bad-specialization]  # They are numbers.
+            # pyrefly: ignore[bad-argument-type, bad-specialization]  # They are
+            # numbers.
             mean = round_half_away_from_zero(statistics.mean(values), 1)
             if printed != mean:
                 wrong.append(key)
@@ -346,7 +347,7 @@ def call_function_by_import_path(import_path: str, *args: Any, **keywords: Any) 
 
 def evaluate_expression(
     printed_math_expression: str,
-    constant_assignments: str | None = "",
+    constant_assignments: str | None = None,
     **variables: Any,
 ) -> Any:
     """Return the value of an expression as a paper prints it, such as "c * x^2".
@@ -355,7 +356,7 @@ def evaluate_expression(
     `max` and all names of the module `math` can be used. The value is compared with
     what this package computes.
 
-    constant_assignments: the printed constants, with "; " between them.
+    constant_assignments: the printed constants, with "; " between them; None for none.
     variables: the values of the other names in the expression. They hide names of
     `math`, such as "e"."""
     values = vars(math) | {"max": max} | variables
@@ -378,18 +379,21 @@ def list_full_size_runs_of_notebook(notebook_id: str) -> list[Row]:
 
 
 def count_encoder_flops_or_parameters(
-    counter_name: str, shape: str = "bert-base", **counter_options: Any
+    cost_function_name: str, shape: str = "bert-base", **counter_options: Any
 ) -> Fraction:
     """Return the FLOPs or the parameters of an encoder as an exact Fraction.
 
     The count is compared with the one that a paper prints.
 
-    counter_name: a function of `lib.stats.cost`: "flops" or "parameters" for the model,
-    "ghost_flops" or "ghost_parameters" for GhostBERT's convolutions alone.
+    cost_function_name: a function of `lib.stats.cost`: "flops" or "parameters" for the
+    model, "count_ghost_flops" or "count_ghost_parameters" for GhostBERT's convolutions
+    alone.
     shape: the name of the encoder, such as "bert-base".
     counter_options: further arguments of that function, such as `heads` (kept heads in
     a layer)."""
-    return Fraction(getattr(cost, counter_name)(cost.SHAPES[shape], **counter_options))
+    return Fraction(
+        getattr(cost, cost_function_name)(cost.SHAPES[shape], **counter_options)
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = dict(
@@ -446,9 +450,9 @@ def evaluate_formula_on_printed_tables(
     readers = dict(
         cell=cells.read_cell,
         col=cells.read_column,
-        row=cells.read_row_values,
+        row=cells.read_non_empty_cells,
         off=cells.list_row_keys_with_wrong_average,
-        settings=cells.runs_use_printed_settings,
+        settings=cells.runs_use_settings_of_claim,
     )
     value = eval(python_expression, {"__builtins__": {}} | FUNCTIONS | OURS | readers)
     return FormulaResult(value, cells.texts_read)

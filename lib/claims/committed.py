@@ -32,7 +32,7 @@ def format_committed_file_digest_lines() -> list[str]:
     )
 
 
-def describe_changed_files() -> list[str]:
+def describe_digest_mismatches() -> list[str]:
     """Return an error message of one line for each file that differs from its digest.
 
     The committed `files.csv` has the digests of README, published tables, figures and

@@ -185,7 +185,7 @@ def pair_runs_of_compared_models(
         )
         spared = [label in models_expected_to_collapse for label, _ in models]
         pairs = compare.pair_runs_by_task_and_seed(
-            method_rows, baseline_rows, columns_by_task, spared
+            method_rows, baseline_rows, columns_by_task, *spared
         )
         groups.append(WeightedPairs(pairs, weight))
     return groups

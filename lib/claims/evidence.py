@@ -29,7 +29,7 @@ from lib.claims.notebook import list_notebook_runs_to_execute
 from lib.cluster import sweep
 from lib.core import disk, processor
 from lib.core.names import check_known_name
-from lib.core.spec import Spec, find_transitive_input_specs, from_json
+from lib.core.spec import Spec, find_transitive_input_specs, make_spec_from_json
 from lib.core.steps import STEPS
 from lib.core.store import Store
 from lib.papers import grids
@@ -40,10 +40,10 @@ from lib.papers import grids
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
+def select_claims(claim_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """Return the claims with these ids, each as its row of `claims.csv`.
 
-    Without ids they are all claims whose runs are made here: the central claims (the
+    With None they are all claims whose runs are made here: the central claims (the
     main conclusions of the papers) and the repository's own questions. Raises Refused,
     with the nearest id, for any other id.
 
@@ -53,7 +53,7 @@ def select_claims(claim_ids: Sequence[str] = ()) -> list[dict[str, Any]]:
         for id, c in lists.read_claims().items()
         if c["role"] in ("central", "own")
     }
-    return list(grids.select_values_by_label("claim", by_id, claim_ids).values())
+    return list(grids.select_values_by_label("claim", by_id, claim_ids or ()).values())
 
 
 def list_claim_specs_by_seed(
@@ -111,7 +111,7 @@ def list_claim_specs_in_run_order(
 
 
 def select_plan_lines(
-    profile: str, claim_ids: Sequence[str] = ()
+    profile: str, claim_ids: Sequence[str] | None = None
 ) -> list[planned.RunPlanLine]:
     """Return the lines of a profile's plan: those of all claims, or of some.
 
@@ -120,7 +120,7 @@ def select_plan_lines(
     claim that the plan lacks, with the nearest name.
 
     profile: the size of the experiments, such as "base".
-    claim_ids: such as ["G1"]; () for all."""
+    claim_ids: such as ["G1"]; None for all."""
     check_known_name(
         "profile with a plan",
         profile,
@@ -128,7 +128,9 @@ def select_plan_lines(
     )
     every = planned.read_run_plan(profile)
     ids = grids.select_values_by_label(
-        "claim of the plan", dict.fromkeys(line.claim for line in every), claim_ids
+        "claim of the plan",
+        dict.fromkeys(line.claim for line in every),
+        claim_ids or (),
     )
     return [line for line in every if line.claim in ids]
 
@@ -315,9 +317,9 @@ class SavedWeights:
 
         spec: the description of the run whose weights are meant."""
         for part in self.store.list_unfinished_folders():
-            if self.store.read_status_with_current_state(part)["state"] == "running":
+            if self.store.read_status_and_check_lock(part)["state"] == "running":
                 try:
-                    reader = from_json(disk.read_json(part / "spec.json"))
+                    reader = make_spec_from_json(disk.read_json(part / "spec.json"))
                 except (OSError, ValueError, KeyError, TypeError):
                     return True
                 if spec in reader.input_specs_with_seeds.values():

@@ -66,14 +66,14 @@ def list_grid_rows_of_claim(
     return cells.select_compared_rows(
         cells.parse_comparisons(claim["cells"]),
         list_grid_rows_of_notebooks(
-            tuple(claim["artefact"].split("; ")), profile, tuple(seeds)
+            tuple(claim["artefact"].split("; ")), profile, tuple(seeds) or None
         ),
     )
 
 
 @cache
 def list_grid_rows_of_notebooks(
-    notebook_ids: tuple[str, ...], profile: str, seeds: tuple[int, ...] = ()
+    notebook_ids: tuple[str, ...], profile: str, seeds: tuple[int, ...] | None = None
 ) -> list[Row]:
     """Return the runs that some notebooks list at a profile, as Rows.
 
@@ -83,12 +83,12 @@ def list_grid_rows_of_notebooks(
     without runs at the profile are left out.
 
     profile: the size of the experiments, such as "mini".
-    seeds: only rows with these seeds, or without a seed, are returned; () for the
+    seeds: only rows with these seeds, or without a seed, are returned; None for the
     notebooks' own seeds."""
     pages = [page for page in notebook_ids if plans.notebook_has_runs(profile, page)]
     # A profile may have a plan, a committed table of the runs to make. It sets the
     # seeds of each row, so notebooks are not asked for particular seeds.
-    asked = () if plans.read_run_plan(profile) else seeds
+    asked = None if plans.read_run_plan(profile) else seeds
     grid_rows = [
         row
         for page in pages
@@ -101,7 +101,7 @@ def list_grid_rows_of_notebooks(
 
 @cache
 def list_grid_rows_of_notebook(
-    notebook_id: str, profile: str, seeds: tuple[int, ...] = ()
+    notebook_id: str, profile: str, seeds: tuple[int, ...] | None = None
 ) -> list[Row]:
     """Return the runs that one notebook lists at a profile, as Rows.
 
@@ -111,9 +111,9 @@ def list_grid_rows_of_notebook(
     are always at mini.
 
     profile: the size of the experiments, such as "mini".
-    seeds: seeds for a notebook that has a parameter `seeds`; () for the notebook's own.
-    With seeds, runs that the notebook's function `recorded` lists, only to show them,
-    are left out."""
+    seeds: seeds for a notebook that has a parameter `seeds`; None for the notebook's
+    own. With seeds, runs that the notebook's function `recorded` lists, only to show
+    them, are left out."""
     (path,) = notebook.find_notebooks([notebook_id])
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
@@ -368,7 +368,7 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
     return words.Verdict(claim["id"], note=note, verdict_word=word, measured=summary)
 
 
-def mark_comparisons_counted_in_other_claims(
+def mark_repeated_comparisons(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
     """Mark comparisons that another claim makes too, so that each is counted once.
@@ -384,27 +384,27 @@ def mark_comparisons_counted_in_other_claims(
     profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
     for row in read_committed_results_of_other_claims(verdicts, profile):
-        if not (row["same_as"] or row["beside"] or is_finding(row["claim"])):
-            first.setdefault(make_duplicate_key_of_csv_row(row), row["claim"])
-    for id in sorted(verdicts, key=is_finding):
+        if not (row["same_as"] or row["beside"] or has_finding_role(row["claim"])):
+            first.setdefault(make_matching_key_of_csv_row(row), row["claim"])
+    for id in sorted(verdicts, key=has_finding_role):
         results = []
         for r in verdicts[id].results:
             in_points = r.estimate and r.unit.startswith("points")
             if in_points and not (r.beside or r.same_as):
-                other = first.setdefault(make_duplicate_key_of_result(r), id)
-                if other != id and is_finding(id):
+                other = first.setdefault(make_matching_key_of_result(r), id)
+                if other != id and has_finding_role(id):
                     r = replace(r, same_as=other)
             results.append(r)
         result[id] = replace(verdicts[id], results=tuple(results))
     return result
 
 
-def is_finding(claim_id: str) -> bool:
+def has_finding_role(claim_id: str) -> bool:
     """Return whether a claim is a further finding, and neither central nor our own."""
     return lists.read_claims()[claim_id]["role"] == "finding"
 
 
-def copy_reference_effects_to_repeats(
+def copy_effects_to_repeated_comparisons(
     verdicts: Mapping[str, words.Verdict], profile: str
 ) -> dict[str, words.Verdict]:
     """Give repeated comparisons the printed effect of the claim that counts them.
@@ -422,21 +422,21 @@ def copy_reference_effects_to_repeats(
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
                 effects.setdefault(
-                    make_duplicate_key_of_result(r), (r.printed, r.interest)
+                    make_matching_key_of_result(r), (r.printed, r.interest)
                 )
     for row in read_committed_results_of_other_claims(verdicts, profile):
         if row["printed"] or row["interest"]:
             printed, interest = (
                 float(row[end]) if row[end] else None for end in ("printed", "interest")
             )
-            effects.setdefault(make_duplicate_key_of_csv_row(row), (printed, interest))
+            effects.setdefault(make_matching_key_of_csv_row(row), (printed, interest))
     result = {}
     for id, verdict in verdicts.items():
         results = []
         for r in verdict.results:
             if r.same_as and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
-                    make_duplicate_key_of_result(r), (r.printed, r.interest)
+                    make_matching_key_of_result(r), (r.printed, r.interest)
                 )
                 r = replace(r, printed=printed, interest=interest)
             results.append(r)
@@ -457,7 +457,7 @@ def read_committed_results_of_other_claims(
     ]
 
 
-def make_duplicate_key_of_result(result: words.Result) -> tuple[Any, ...]:
+def make_matching_key_of_result(result: words.Result) -> tuple[Any, ...]:
     """Return what two claims share if they make the same comparison.
 
     It is (task, unit, bounds of the claimed region, estimate, lower end of its
@@ -468,8 +468,8 @@ def make_duplicate_key_of_result(result: words.Result) -> tuple[Any, ...]:
     return result.task, result.unit, result.comparison.bounds, *numbers
 
 
-def make_duplicate_key_of_csv_row(row: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the key of `make_duplicate_key_of_result` for a row of `verdicts.csv`."""
+def make_matching_key_of_csv_row(row: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the key of `make_matching_key_of_result` for a row of `verdicts.csv`."""
     region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
     numbers = map(float, (row["estimate"], row["low"]))
     return row["task"], row["unit"], region, *numbers
@@ -487,8 +487,8 @@ def correct_p_values_by_holm(
     verdicts: {claim id: Verdict}. Comparisons of claims that are not in it enter with
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
-    verdicts = mark_comparisons_counted_in_other_claims(verdicts, profile)
-    verdicts = copy_reference_effects_to_repeats(verdicts, profile)
+    verdicts = mark_repeated_comparisons(verdicts, profile)
+    verdicts = copy_effects_to_repeated_comparisons(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
@@ -645,7 +645,7 @@ def format_verdicts_csv_rows(
         for r in verdict.results:
             e = None if r.reason else r.estimate
             mean, lower, upper = (e.mean, e.low, e.high) if e else ("", "", "")
-            if r.why_unmeasured:
+            if r.unmeasured_reason:
                 lower, upper = "", ""
             counts = r.p_value is not None and not (r.beside or r.same_as)
             old = {}
@@ -674,8 +674,8 @@ def format_verdicts_csv_rows(
                 r.done,
                 r.planned,
                 r.verdict_word,
-                r.effect_strength_against_printed,
-                r.why_unmeasured,
+                r.effect_strength_remark,
+                r.unmeasured_reason,
                 r.collapsed,
                 r.p_value,
                 r.holm,
@@ -720,7 +720,7 @@ LEGEND = FOUND.replace("found", "words")
 CHOICES = FOUND.replace("found", "methods").strip()
 
 
-def select_results_without_repeats(
+def select_counted_results(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
     """Return the measured comparisons (Results) of some claims that totals count.
@@ -753,7 +753,7 @@ def count_printed_effects_outside_intervals(
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     held = [
         r.interval_excludes_printed_value
-        for r in select_results_without_repeats(verdicts, list_central_claim_ids())
+        for r in select_counted_results(verdicts, list_central_claim_ids())
     ]
     held = [flag for flag in held if flag is not None]
     return OutsideCount(sum(held), len(held))
@@ -768,7 +768,7 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     and the overview of claims show them.
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
-    every = select_results_without_repeats(verdicts, list_central_claim_ids())
+    every = select_counted_results(verdicts, list_central_claim_ids())
     sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
     parts = f" ({words.format_verdict_word_counts(sure)})" * bool(sure)
     stay = [r.verdict_word for r in every if r.is_significant_after_holm_correction]
@@ -814,13 +814,13 @@ def fill_findings_template(
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
     if lists.list_papers_with_deleted_code():
-        lines = [line for line in lines if has_only_existing_claims(line)]
+        lines = [line for line in lines if is_fillable_template_line(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled if text}
 
 
-def has_only_existing_claims(template_line: str) -> bool:
+def is_fillable_template_line(template_line: str) -> bool:
     """Return whether the code for all claims in a line of a template is there.
 
     The template `data/found.md` has fields such as "{G1}". A line that names a claim of
@@ -876,13 +876,13 @@ def make_forest_plot_rows(
     import pandas as pd
 
     rows = []
-    for r in select_results_without_repeats(verdicts, claim_ids):
+    for r in select_counted_results(verdicts, claim_ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (
                 end if isfinite(end) else None for end in r.comparison.bounds
             )
             e, ends = r.estimate, (None, None)
-            if not r.why_unmeasured:
+            if not r.unmeasured_reason:
                 ends = e.low, e.high
             reference = r.reference_effect if r.printed is None else None
             place = f"ours, {SCALE}", f"{r.claim} {r.short}"

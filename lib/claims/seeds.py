@@ -119,7 +119,7 @@ def repeat_rows_at_planned_seeds(
     return seeded_rows
 
 
-def fits_all_rows(rows: Sequence[ResultRow], model: cells.ModelSelector) -> bool:
+def all_rows_match_model(rows: Sequence[ResultRow], model: cells.ModelSelector) -> bool:
     """Return whether all rows of a table are runs of one compared model.
 
     `find_planned_comparison_of_models` recognises the models of a comparison by it.
@@ -157,8 +157,12 @@ def find_planned_comparison_of_models(
         (_, (first, *more)), (_, (second, *others)) = terms
         if more or others:
             continue
-        if fits_all_rows(method_rows, first) and fits_all_rows(baseline_rows, second):
+        if all_rows_match_model(method_rows, first) and all_rows_match_model(
+            baseline_rows, second
+        ):
             return PlannedMatch(plan, False)
-        if fits_all_rows(method_rows, second) and fits_all_rows(baseline_rows, first):
+        if all_rows_match_model(method_rows, second) and all_rows_match_model(
+            baseline_rows, first
+        ):
             return PlannedMatch(plan, True)
     return None

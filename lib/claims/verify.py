@@ -29,7 +29,7 @@ from lib.claims import checks, evidence, judging, lists, notebook, planned
 from lib.claims.committed import (
     FILES,
     FIX,
-    describe_changed_files,
+    describe_digest_mismatches,
     format_committed_file_digest_lines,
 )
 from lib.core import disk, paths
@@ -321,7 +321,9 @@ def verify_committed_results(
     store: where the records are.
     rewrite_committed_files: if the records are sound, write the computed files instead
     of comparing them, and their digests anew."""
-    lines = [line for line in map(describe_record_damage, store.list_records()) if line]
+    lines = [
+        line for line in map(describe_record_damage, store.list_recorded_runs()) if line
+    ]
     *tables, digests_file = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not rewrite_committed_files:
         lines += [
@@ -329,7 +331,7 @@ def verify_committed_results(
             for path in tables
             if not path.exists()
         ]
-        lines += describe_changed_files()
+        lines += describe_digest_mismatches()
     if lines:
         return lines
     now = compute_expected_file_texts(store)

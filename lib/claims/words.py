@@ -155,7 +155,7 @@ class Result:
         return self.comparison.measured_quantity.null
 
     @property
-    def why_unmeasured(self) -> str:
+    def unmeasured_reason(self) -> str:
         """Explain in a sentence why this comparison counts as not measured.
 
         Examples are missing runs, fewer than three seeds, or a model that learned
@@ -175,7 +175,7 @@ class Result:
         It is "" where all planned seeds have ended, where nothing is measured, and
         where `counts` already tells the number of runs. An outcome may change with the
         missing seeds, so pages show the text beside the outcome."""
-        if self.why_unmeasured or self.counts:
+        if self.unmeasured_reason or self.counts:
             return ""
         assert self.estimate is not None
         # The larger number counts. `done` includes seeds whose runs collapsed, which
@@ -204,7 +204,7 @@ class Result:
         round": it holds for none. "no such effect here": all values are weaker than the
         reference effect (the printed one or the smallest of interest). "too noisy to
         say": all else."""
-        if self.why_unmeasured:
+        if self.unmeasured_reason:
             return NOT_MEASURED
         (low, high), e = self.comparison.bounds, self.estimate
         assert e is not None
@@ -228,7 +228,7 @@ class Result:
         return e.high < aim if aim > self.value_of_no_effect else e.low > aim
 
     @property
-    def effect_strength_against_printed(self) -> str:
+    def effect_strength_remark(self) -> str:
         """Return "weaker than printed" or "stronger than printed", or "".
 
         The phrase qualifies a result that agrees with the claim, where the 95 %
@@ -259,7 +259,7 @@ class Result:
         """Return whether the paper's printed effect lies outside the 95 % interval.
 
         It is None where no effect is printed, or there is no interval."""
-        if self.why_unmeasured or self.printed is None:
+        if self.unmeasured_reason or self.printed is None:
             return None
         assert self.estimate is not None
         return not self.estimate.low <= self.printed <= self.estimate.high
@@ -327,7 +327,7 @@ class Result:
             return self.counts
         if e is None or self.reason:
             return "–"
-        if self.why_unmeasured:
+        if self.unmeasured_reason:
             return f"{self.format_number(e.mean)} ({e.n_seeds} seed{'s' * (e.n_seeds != 1)})"
         ends = ", ".join(
             self.format_number(end).removeprefix("+") for end in (e.low, e.high)
@@ -343,7 +343,7 @@ class Result:
         % interval excludes that effect. A claim that models are equal has the outcome
         "they differ" where it fails. The mark † says that the outcome stays significant
         after Holm's correction."""
-        word, strength = self.verdict_word, self.effect_strength_against_printed
+        word, strength = self.verdict_word, self.effect_strength_remark
         if word == OPPOSITE and self.claims_equivalence:
             word = "they differ"
         if strength:
@@ -414,7 +414,7 @@ class Verdict:
         return self.results[0] if self.results else None
 
     @property
-    def printed(self) -> str:
+    def printed_effect_text(self) -> str:
         """Return the effect that the paper prints for the claim's first comparison.
 
         It is text, "–" where the paper prints none. Templates of pages quote it beside
@@ -427,19 +427,19 @@ class Verdict:
         )
 
     @property
-    def reading(self) -> str:
+    def first_verdict_text(self) -> str:
         return self.first_result.verdict_text if self.first_result else NOT_MEASURED
 
     @property
-    def marked_reading(self) -> str:
-        """Return `reading` after the sign of its word, for tables: "✓ agrees †"."""
+    def verdict_text_with_symbol(self) -> str:
+        """Return the first verdict's text after its symbol, for tables: "✓ agrees
+        †"."""
         first = self.first_result
-        return (
-            f"{WORDS[first.verdict_word if first else NOT_MEASURED][0]} {self.reading}"
-        )
+        symbol = WORDS[first.verdict_word if first else NOT_MEASURED][0]
+        return f"{symbol} {self.first_verdict_text}"
 
     @property
-    def collapsed(self) -> str:
+    def collapsed_runs_text(self) -> str:
         """Return how many runs of the claim's first comparison collapsed, in brackets.
 
         A run has collapsed if it scores no better than chance. Templates of pages quote
@@ -775,7 +775,7 @@ def explain_model_that_learned_little(
     model_label: the model's name for the sentence.
     rows: the model's rows, each with labels, run and metrics.
     measure_name: the compared measure; "" for the score."""
-    measured, faults = measure_levels_of_scored_runs(rows, inputs), []
+    measured, faults = list_scored_rows_with_levels(rows, inputs), []
     for row, level in measured:
         if level.has_collapsed and measure_name == "diverged":
             continue
@@ -796,7 +796,7 @@ def explain_model_that_learned_little(
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
-def measure_levels_of_scored_runs(
+def list_scored_rows_with_levels(
     rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> list[tuple[ResultRow, compare.ScoreAndChance]]:
     """Return [(row, its score and that of chance), ...] of the runs with a score.
@@ -828,7 +828,7 @@ def describe_collapsed_runs(
     rows: rows of the compared runs, each with labels, run and metrics."""
     levels: dict[str, dict[str, list[tuple[int, compare.ScoreAndChance]]]] = {}
     for (label, _), part in group_rows_by_model(comparison, rows):
-        for row, level in measure_levels_of_scored_runs(part, inputs):
+        for row, level in list_scored_rows_with_levels(part, inputs):
             by_task = levels.setdefault(label, {})
             by_task.setdefault(row["task"], []).append((row["seed"], level))
     lines, tasks = {}, {task for by_task in levels.values() for task in by_task}

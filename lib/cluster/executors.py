@@ -289,7 +289,7 @@ def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
     environment variables, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
-    copy_environment_and_end_with_parent(parent_environment_variables)
+    tie_process_to_parent(parent_environment_variables)
 
 
 # Whether this worker process is executing a function that was submitted to it.
@@ -319,7 +319,7 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     os._exit(130)
 
 
-def copy_environment_and_end_with_parent(
+def tie_process_to_parent(
     parent_environment_variables: Mapping[str, str],
 ) -> None:
     """Give this new process its parent's environment, and end it with the parent.

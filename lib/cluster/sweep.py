@@ -22,7 +22,7 @@ from lib.core import paths
 from lib.core.disk import read_json
 from lib.core.execute import execute_in_worker
 from lib.core.names import format_error_in_one_line
-from lib.core.spec import Spec, from_json, uses_toy_data
+from lib.core.spec import Spec, make_spec_from_json, uses_toy_data
 from lib.core.store import (
     Origin,
     RunStatus,
@@ -187,7 +187,9 @@ class TimeForecast:
                 # this machine counts by its wall clock, as nothing better is known.
                 if run_status["core_seconds"] or run.origin == "run":
                     seconds = count_core_seconds(run_status)
-                    self.add_finished_run(from_json(body), seconds, run.origin, metrics)
+                    self.add_finished_run(
+                        make_spec_from_json(body), seconds, run.origin, metrics
+                    )
 
     def forecast_core_seconds_per_run(
         self, specs: Iterable[Spec]
@@ -424,7 +426,7 @@ class ProgressBar:
             return
         self.drawn, store = time.monotonic(), self.clock.store
         statuses = {
-            spec: read_run_status(store.unfinished_folder(spec))
+            spec: read_run_status(store.get_unfinished_folder_path(spec))
             for spec in running_specs
         }
         shares = {spec: line.get("progress", 0.0) for spec, line in statuses.items()}

@@ -109,14 +109,16 @@ LITTLE = 1 << 20  # Free bytes below which a disk counts as full.
 
 
 @contextmanager
-def raise_full_disk_as_oserror(written_folder: str | Path = "") -> Iterator[None]:
+def raise_full_disk_as_oserror(
+    written_folder: str | Path | None = None,
+) -> Iterator[None]:
     """Turn errors of a full disk, raised in a `with` block, into one clear OSError.
 
     Its message names the folder and a fix. torch and safetensors raise errors of other
     types, whose messages do not say that the disk is full. All other errors pass
     unchanged.
 
-    written_folder: the folder that the block writes to. Without it, the error names the
+    written_folder: the folder that the block writes to. With None the error names the
     first of the project's folders whose disk is full."""
     try:
         yield

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from lib.core import disk, paths, processor
 from lib.core.names import format_error_in_one_line
-from lib.core.spec import Spec, from_json, uses_toy_data
+from lib.core.spec import Spec, make_spec_from_json, uses_toy_data
 from lib.core.steps import STEPS, find_step_function
 from lib.core.store import (
     Run,
@@ -59,9 +59,9 @@ def execute(
     keep_weights = keep_weights and STEPS[spec.step].weights
     if run := store.find_run(spec, needs_weights=keep_weights):
         return run
-    if is_locked(store.lock_path(spec)):
+    if is_locked(store.get_lock_path(spec)):
         print_once(f"waiting  {spec.name}: another process is making it")
-    with hold_lock(store.lock_path(spec)):
+    with hold_lock(store.get_lock_path(spec)):
         return store.find_run(spec, needs_weights=keep_weights) or _execute_and_save(
             spec, store, keep_weights, checkpoint_interval_seconds
         )
@@ -178,7 +178,7 @@ def execute_in_worker(
     keep_weights: whether the model's weights are saved; those of runs on toy data
     always are.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
-    spec = from_json(spec_json)
+    spec = make_spec_from_json(spec_json)
     try:
         store = Store(runs_folder, records_folder)
         run = execute(spec, store, keep_weights, checkpoint_interval_seconds)

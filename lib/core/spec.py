@@ -195,7 +195,7 @@ class Spec:
         )
 
 
-def from_json(spec_json: Json) -> Spec:
+def make_spec_from_json(spec_json: Json) -> Spec:
     """Return the Spec, the description of a run, that `Spec.to_json` wrote as JSON.
 
     Workers and stored runs have Specs in this form. Raises Refused where the code of
@@ -207,7 +207,9 @@ def from_json(spec_json: Json) -> Spec:
             f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
             "make the run again"
         )
-    inputs = {name: from_json(spec) for name, spec in spec_json["inputs"].items()}
+    inputs = {
+        name: make_spec_from_json(spec) for name, spec in spec_json["inputs"].items()
+    }
     return Spec(step, spec_json["args"], inputs, spec_json["seed"])
 
 

@@ -38,7 +38,7 @@ from safetensors.numpy import load_file, save_file
 from lib.core import disk, paths, processor
 from lib.core.disk import Damaged, read_json, write_json
 from lib.core.names import Absent
-from lib.core.spec import Spec, from_json, remove_absolute_paths
+from lib.core.spec import Spec, make_spec_from_json, remove_absolute_paths
 from lib.core.steps import STEPS
 from lib.core.types import Arrays, Json
 
@@ -145,7 +145,7 @@ class Run:
         A comparison takes it where the other model was computed in float32, so that
         rounding does not add to the difference. It is None where this run is not in
         bfloat16, or where no such run is stored beside it."""
-        spec, root = from_json(self.spec), self.folder.parent.parent
+        spec, root = make_spec_from_json(self.spec), self.folder.parent.parent
         return (
             None
             if spec.float32_spec == spec
@@ -185,7 +185,7 @@ class SpecAndRun(NamedTuple):
 
 
 @contextmanager
-def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
+def hold_lock(lock_path: Path, max_wait_seconds: float | None = None) -> Iterator[None]:
     """Hold the lock of a run during a `with` block.
 
     So no other process does the same training or measurement at the same time. While
@@ -193,12 +193,13 @@ def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
     (filelock), so it ends with the process that holds it.
 
     lock_path: the lock file of the run.
-    max_wait_seconds: seconds after which Timeout is raised; below 0 there is no
+    max_wait_seconds: seconds after which Timeout is raised; None waits without
     limit."""
+    timeout = -1 if max_wait_seconds is None else max_wait_seconds
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
         disk.raise_full_disk_as_oserror(lock_path.parent),
-        FileLock(lock_path, max_wait_seconds, thread_local=False),
+        FileLock(lock_path, timeout, thread_local=False),
     ):
         try:
             yield
@@ -322,16 +323,16 @@ class Store:
 
         spec: the description of the run."""
         final = self.runs / spec.name
-        disk.fsync_tree(self.unfinished_folder(spec))
+        disk.fsync_tree(self.get_unfinished_folder_path(spec))
         disk.remove_path(final)
-        self.unfinished_folder(spec).rename(final)
+        self.get_unfinished_folder_path(spec).rename(final)
         disk.fsync_path(final.parent)
         return Run(final, "run")
 
-    def unfinished_folder(self, spec: Spec) -> Path:
+    def get_unfinished_folder_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".part")
 
-    def lock_path(self, spec: Spec) -> Path:
+    def get_lock_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def look_up_state(self, spec: Spec) -> RunState:
@@ -342,11 +343,11 @@ class Store:
         "missing" (no attempt). For a Spec in bfloat16 a result in float32 counts too.
         Tables show the state of an experiment without a result."""
         spec, run = self.find_run_or_float32_run(spec)
-        status, part = {"state": "missing"}, self.unfinished_folder(spec)
+        status, part = {"state": "missing"}, self.get_unfinished_folder_path(spec)
         if run:
             status = run.status
         elif part.exists():
-            status = self.read_status_with_current_state(part)
+            status = self.read_status_and_check_lock(part)
         return {"run": run, "state": status["state"]}
 
     def list_missing_specs(
@@ -403,14 +404,14 @@ class Store:
         # In this list inputs stand before the Specs that need them. So the first error
         # is the cause of those that follow.
         for missing_spec in self.list_missing_specs([spec]):
-            status = read_run_status(self.unfinished_folder(missing_spec))
+            status = read_run_status(self.get_unfinished_folder_path(missing_spec))
             if error := status.get("error"):
                 if missing_spec == self.find_run_or_float32_run(spec)[0]:
                     return error
                 return explain_failed_input(missing_spec, error)
         return ""
 
-    def read_status_with_current_state(self, unfinished_folder: Path) -> RunStatus:
+    def read_status_and_check_lock(self, unfinished_folder: Path) -> RunStatus:
         """Return the status of an unfinished training or measurement, corrected.
 
         The dict is the content of its `status.json`: "state", "seconds" (of a clock),
@@ -445,7 +446,7 @@ class Store:
                 if folder.suffix != ".part":
                     yield Run(folder, origin)
 
-    def list_records(self) -> list[Run]:
+    def list_recorded_runs(self) -> list[Run]:
         """Return all records, the finished runs committed to git without weights.
 
         The command `verify` checks that none of them is damaged."""
@@ -621,7 +622,7 @@ class RunWriter(TrainingOutput):
         keep_weights: bool,
         checkpoint_interval_seconds: float = 30.0,
     ) -> None:
-        folder = store.unfinished_folder(spec)
+        folder = store.get_unfinished_folder_path(spec)
         # For the type checker: the seed is not None here, as `unfinished_folder` raises
         # Refused for a Spec without seed.
         assert spec.seed is not None

@@ -431,7 +431,7 @@ def read_split(source_name: str, task_name: str, split_name: str) -> Split:
 
 def digest_splits(
     splits: dict[str, Split],
-    class_names_or_score_range: tuple[str, ...] | tuple[float, float] = (),
+    class_names_or_score_range: tuple[str, ...] | tuple[float, float] | None = None,
 ) -> str:
     """Return the digest of the rows of several splits: 16 hex digits of a SHA-256.
 
@@ -441,7 +441,7 @@ def digest_splits(
 
     class_names_or_score_range: for a user's file, the class names, or the lowest and
     the highest score, which are inferred from its rows; they become part of the
-    digest."""
+    digest. None for all other data."""
     body = hashlib.sha256()
     if class_names_or_score_range:
         body.update(json.dumps(class_names_or_score_range).encode())

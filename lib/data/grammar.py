@@ -273,7 +273,7 @@ def sample_event(
     verbs: Sequence[str] = TRANSITIVE,
     agent: Entity | None = None,
     random_quantifiers: bool = False,
-    agent_sampling_probabilities: Mapping[str, float] | tuple[()] = (),
+    agent_sampling_probabilities: Mapping[str, float] | None = None,
     **fixed_event_fields: bool,
 ) -> Event:
     """Draw a random Event (meaning of a clause) with one of the given verbs.
@@ -290,7 +290,7 @@ def sample_event(
     fixed_event_fields: fields of the Event to set, such as past=True."""
     verb, patient = pick_option(rng, verbs), None
     agent = agent or sample_entity(
-        rng, random_quantifiers, **dict(agent_sampling_probabilities)
+        rng, random_quantifiers, **(agent_sampling_probabilities or {})
     )
     while verb in TRANSITIVE and (
         patient is None or are_synonyms(agent.noun, patient.noun)

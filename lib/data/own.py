@@ -80,7 +80,7 @@ class UserData:
     cautions: tuple[str, ...] = ()
 
 
-def format_task_title(location_and_columns: str) -> str:
+def format_user_task_title(location_and_columns: str) -> str:
     """Return the title of a user's task in tables: the name of its file or folder.
 
     location_and_columns: the line that names a user's data, such as "/data/reviews.csv:

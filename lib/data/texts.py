@@ -86,7 +86,7 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
 
 
 @cache
-def digest_documents(
+def read_document_count_and_digest(
     corpus_name: str, document_count: int | None = None
 ) -> tuple[int, str]:
     """Return (number, digest) of the first documents of a corpus for pre-training.
@@ -129,7 +129,7 @@ def make_corpus_data_descriptor(
     all."""
     key = f"texts/{corpus_name}/{document_count or 'all'}"
     digest = find_local_or_committed_digest(
-        key, lambda: digest_documents(corpus_name, document_count)[1]
+        key, lambda: read_document_count_and_digest(corpus_name, document_count)[1]
     )
     number = {"documents": document_count} if document_count else {}
     return {"text": corpus_name, "digest": digest} | number
@@ -145,7 +145,7 @@ def iterate_verified_documents(corpus_descriptor: Json) -> Iterator[list[str]]:
     corpus_descriptor: {"text": corpus name, "digest": digest of the documents,
     "documents": their number; all if absent}."""
     name, count = corpus_descriptor["text"], corpus_descriptor.get("documents")
-    number, digest = digest_documents(name, count)
+    number, digest = read_document_count_and_digest(name, count)
     check_digest(f"the text of {name}", digest, corpus_descriptor["digest"])
     if number < (count or 1):
         raise Refused(

@@ -235,7 +235,7 @@ def _find_target_word(
     return _NAMES[tense_or_number_by_position[i]], sentence.lemmas[i]
 
 
-def find_verb_with_tense(sentence: Sentence) -> tuple[str, str] | None:
+def find_tense_and_verb_lemma(sentence: Sentence) -> tuple[str, str] | None:
     """Return (label, lemma) of the verb whose tense the probing task Tense asks about.
 
     The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
@@ -248,7 +248,7 @@ def find_verb_with_tense(sentence: Sentence) -> tuple[str, str] | None:
     )
 
 
-def find_noun_with_grammatical_number(
+def find_number_and_noun_lemma(
     sentence: Sentence, dependency_relation: str
 ) -> tuple[str, str] | None:
     """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
@@ -283,7 +283,9 @@ def format_top_constituents(sentence: Sentence) -> str:
     return " ".join(names)
 
 
-def swap_coordinate_clauses(sentence: Sentence) -> tuple[list[str], int] | None:
+def swap_clauses_and_compare_lengths(
+    sentence: Sentence,
+) -> tuple[list[str], int] | None:
     """Swap the two coordinated main clauses of a sentence.
 
     "He left , but she stayed ." becomes "She stayed , but he left .". The probing task
@@ -405,7 +407,7 @@ class _Treebank:
                 return None
             label, words = change, swapped if change == "I" else words
         elif task_name == "CoordinationInversion":
-            inverted = swap_coordinate_clauses(sentence)
+            inverted = swap_clauses_and_compare_lengths(sentence)
             if not inverted:
                 return None
             # The stratum is whether the first clause is the longer one. Rows are drawn
@@ -418,9 +420,9 @@ class _Treebank:
             return self._replace_by_odd_word(sentence, words, rng)
         else:
             target = (
-                find_verb_with_tense(sentence)
+                find_tense_and_verb_lemma(sentence)
                 if task_name == "Tense"
-                else find_noun_with_grammatical_number(sentence, _RELATION[task_name])
+                else find_number_and_noun_lemma(sentence, _RELATION[task_name])
             )
             if not target:
                 return None

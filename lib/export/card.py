@@ -11,14 +11,14 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from lib.core.spec import (
     Spec,
     find_transitive_input_specs,
-    from_json,
+    make_spec_from_json,
     remove_absolute_paths,
 )
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.data import Task, own
 from lib.data.models import HUB
-from lib.export.opened import find_task
+from lib.export.opened import find_task_of_run
 from lib.report.tables import escape_markdown_line
 
 
@@ -33,7 +33,7 @@ def make_model_card(run: Run, export_report: Json) -> ModelCard:
     outputs and those of the saved model. "auto" is the Auto class that opens the
     folder, "remote" whether it needs `trust_remote_code`, and "parameters" the number
     of parameters."""
-    spec, task = from_json(run.spec), find_task(run)
+    spec, task = make_spec_from_json(run.spec), find_task_of_run(run)
     behind = find_transitive_input_specs([spec])
     names = sorted({run.args["name"] for run in behind if run.step == "checkpoint"})
     bases = [Path(name).name for name in names]
@@ -41,7 +41,7 @@ def make_model_card(run: Run, export_report: Json) -> ModelCard:
         make_model_card_metadata(run, task, names),
         template_path=str(Path(__file__).with_name("card.md.j2")),
         title=escape_markdown_line(
-            f"{format_task_title(run, task) if task else 'Encoder'}, {run.name}"
+            f"{format_run_task_title(run, task) if task else 'Encoder'}, {run.name}"
         ),
         classes=[escape_markdown_line(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * export_report["remote"],
@@ -52,12 +52,12 @@ def make_model_card(run: Run, export_report: Json) -> ModelCard:
     )
 
 
-def format_task_title(run: Run, task: Task) -> str:
+def format_run_task_title(run: Run, task: Task) -> str:
     """Return the name of the task of a run (training or measurement), for a model card.
 
     For a user's data it is the name of their file or folder, without the full path."""
     is_own = run.spec["args"]["data"]["source"] == "own"
-    return own.format_task_title(task.name) if is_own else task.name
+    return own.format_user_task_title(task.name) if is_own else task.name
 
 
 def make_model_card_metadata(
@@ -79,7 +79,7 @@ def make_model_card_metadata(
         EvalResult(
             kind,
             run.spec["args"]["data"]["source"],
-            format_task_title(run, task),
+            format_run_task_title(run, task),
             *score,
         )
         for score in select_task_metrics(run, task).items()

@@ -18,7 +18,7 @@ from scipy.special import softmax
 from lib import data
 from lib.claims import notebook
 from lib.core.names import Absent, Refused
-from lib.core.spec import Spec, from_json
+from lib.core.spec import Spec, make_spec_from_json
 from lib.core.steps import STEPS
 from lib.core.store import Run, Store
 from lib.data import Task
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
-def find_task(run: Run) -> Task | None:
+def find_task_of_run(run: Run) -> Task | None:
     """Return the Task (classes and metrics of a data set) that a run was trained on.
 
     It is None for a run on no task, such as pre-training, and for a run on several."""
@@ -70,7 +70,7 @@ class OpenedRun:
 
         It is None for a training on no task, such as pre-training, and for one on
         several."""
-        return find_task(self.run)
+        return find_task_of_run(self.run)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
@@ -140,9 +140,9 @@ def open_finished_run(
     (again) and its weights are kept.
     row_labels: labels of one run of the notebook, such as task and seed."""
     if "-" in run_or_notebook_name or DIGEST.fullmatch(run_or_notebook_name):
-        run = find_run(run_or_notebook_name)
+        run = find_run_by_name(run_or_notebook_name)
     else:
-        spec = find_spec(run_or_notebook_name, profile, row_labels)
+        spec = find_spec_by_labels(run_or_notebook_name, profile, row_labels)
         run = Store().look_up_state(spec)["run"]
         if not run and keep_weights:
             run = execute_run_and_keep_weights(spec)
@@ -153,7 +153,9 @@ def open_finished_run(
     return OpenedRun(find_run_with_weights(run, keep_weights) if keep_weights else run)
 
 
-def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spec:
+def find_spec_by_labels(
+    notebook_id: str, profile: str, row_labels: dict[str, Any]
+) -> Spec:
     """Return the one Spec in a notebook's list of runs that has the given labels.
 
     A Spec is the description of a run (training or measurement), by which its result is
@@ -179,7 +181,7 @@ def find_spec(notebook_id: str, profile: str, row_labels: dict[str, Any]) -> Spe
     return specs.pop()
 
 
-def find_run(name_part: str) -> Run:
+def find_run_by_name(name_part: str) -> Run:
     """Return the finished run (training or measurement) with the given name.
 
     Runs committed to git and runs of this machine are searched. Where a run is in both
@@ -214,7 +216,7 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     not, Absent is raised."""
     if run.model_folder.exists():
         return run
-    spec = from_json(run.spec)
+    spec = make_spec_from_json(run.spec)
     if not STEPS[spec.step].weights:
         raise Refused(f"{run.name} makes no model: the step {spec.step} only measures")
     if here := Store().find_run(spec, needs_weights=True):

@@ -236,15 +236,15 @@ def write_onnx(
     ].flatten()
 
 
-def find_fixed_sequence_length(model: PreTrainedModel) -> int:
-    """Return the number of tokens that all inputs of a model must have, or 0 for any.
+def find_fixed_sequence_length(model: PreTrainedModel) -> int | None:
+    """Return the number of tokens that all inputs of a model must have; None for any.
 
     Only a ghost module of kind "conv1d_f" (GhostBERT) fixes it. It is a convolution
     over features, whose channels are the tokens."""
     lengths = (
         p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution)
     )
-    return max(lengths, default=0)
+    return max(lengths, default=None)
 
 
 def sample_random_batches(model: PreTrainedModel) -> Iterator[dict[str, torch.Tensor]]:

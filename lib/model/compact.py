@@ -43,10 +43,10 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayer:
         size = attention.attention_head_size
         activated = first.intermediate_act_fn(first.dense.bias)
         selection["heads"].append(
-            fold_dead_units_into_bias(value.weight, out, value.bias, size)
+            list_live_units_folding_dead(value.weight, out, value.bias, size)
         )
         selection["neurons"].append(
-            fold_dead_units_into_bias(first.dense.weight, second, activated, 1)
+            list_live_units_folding_dead(first.dense.weight, second, activated, 1)
         )
     counts = {
         what: [len(indices) for indices in lists] for what, lists in selection.items()
@@ -56,7 +56,7 @@ def remove_zero_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayer:
     return counts
 
 
-def fold_dead_units_into_bias(
+def list_live_units_folding_dead(
     incoming_weights: torch.Tensor,
     next_layer: nn.Linear,
     constant_outputs: torch.Tensor,

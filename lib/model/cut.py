@@ -106,7 +106,7 @@ def prune_heads_and_neurons(
     head_order: torch.Tensor,
     kept_head_count: int,
     kept_neurons: torch.Tensor,
-    unpruned_linear_layers: Collection[str] = (),
+    unpruned_projections: Collection[str] = (),
 ) -> None:
     """Remove heads and neurons of one transformer layer, in place.
 
@@ -118,7 +118,7 @@ def prune_heads_and_neurons(
     heads.
     kept_head_count: M, the number of heads that stay.
     kept_neurons: the indices of the neurons that stay, in the order that they get.
-    unpruned_linear_layers: the matrices that keep all A heads: "v" (values), "o"
+    unpruned_projections: the matrices that keep all A heads: "v" (values), "o"
     (output projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     kept_heads = head_order[:kept_head_count]
@@ -127,8 +127,8 @@ def prune_heads_and_neurons(
     for path, row_indices, columns in (
         (QUERY, rows, None),
         (KEY, rows, None),
-        (VALUE, full if "v" in unpruned_linear_layers else rows, None),
-        (OUT, None, full if "o" in unpruned_linear_layers else rows),
+        (VALUE, full if "v" in unpruned_projections else rows, None),
+        (OUT, None, full if "o" in unpruned_projections else rows),
         (FFN1, kept_neurons, None),
         (FFN2, None, kept_neurons),
     ):

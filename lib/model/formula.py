@@ -178,12 +178,12 @@ def iterate_nodes(node: Node) -> Iterator[Node]:
         yield from iterate_nodes(child)
 
 
-def measure_height(node: Node) -> int:
+def measure_tree_height(node: Node) -> int:
     """Return the height of a formula's syntax tree, such as 3 for "W2 gelu(W1 x)".
 
     It is the number of edges from the node to its deepest leaf. A search for formulas
     of feed-forward networks limits it."""
-    return 1 + max(map(measure_height, node.args)) if node.args else 0
+    return 1 + max(map(measure_tree_height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)

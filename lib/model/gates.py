@@ -90,7 +90,7 @@ class GatedLinear(nn.Linear):
 
 
 def plan_gates_of_layer_by_kind(
-    layer: AnyModule, gate_kinds: Iterable[str]
+    layer: AnyModule, regions: Iterable[str]
 ) -> dict[str, GatePlan]:
     """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
 
@@ -99,7 +99,7 @@ def plan_gates_of_layer_by_kind(
     for something else to gate. Raises Refused for "heads" together with "qkv": both
     mask the inputs of the output projection.
 
-    gate_kinds: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of
+    regions: what is gated: some of "heads", "ffn" (neurons), "embedding" (inputs of
     the query, key and value projections) and "qkv" (the dimensions "qk" of queries and
     keys, and "v" of values)."""
     attention = layer.attention.self
@@ -116,7 +116,7 @@ def plan_gates_of_layer_by_kind(
             "v": GatePlan(width, 1, {OUT: "inputs"}),
         },
     }
-    order = sorted(gate_kinds, key=list(every).index)
+    order = sorted(regions, key=list(every).index)
     if {"heads", "qkv"} <= {*order}:
         why = "both mask the inputs of the output projection"
         raise Refused(

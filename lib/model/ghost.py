@@ -75,7 +75,7 @@ def convolve_each_channel_over_tokens(
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
-def convolve_mixed_tokens_over_features(
+def convolve_over_features_mixing_tokens(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
     """Convolve feature maps along their features, where all n tokens are mixed.
@@ -97,7 +97,7 @@ def convolve_mixed_tokens_over_features(
     return y.unflatten(1, (outputs, channels))
 
 
-def convolve_mixed_channels_over_tokens(
+def convolve_over_tokens_mixing_channels(
     inputs: torch.Tensor, kernels: torch.Tensor
 ) -> torch.Tensor:
     """Convolve feature maps over the tokens, where all C channels are mixed.
@@ -109,7 +109,7 @@ def convolve_mixed_channels_over_tokens(
     inputs: M feature maps of T tokens and C channels, [B, M, T, C].
     kernels: [R, M, C, C, K], with K weights (taps) for each pair of output and input
     channel."""
-    return convolve_mixed_tokens_over_features(
+    return convolve_over_features_mixing_tokens(
         inputs.transpose(2, 3), kernels
     ).transpose(2, 3)
 
@@ -132,8 +132,8 @@ def convolve_over_tokens_and_features(
 # one output map)}, for C channels, n tokens and kernel size K (GhostBERT section 4.1).
 CONVOLUTIONS = {
     "dwconv": (convolve_each_channel_over_tokens, lambda c, n, k: (c, k)),
-    "conv1d_s": (convolve_mixed_channels_over_tokens, lambda c, n, k: (c, c, k)),
-    "conv1d_f": (convolve_mixed_tokens_over_features, lambda c, n, k: (n, n, k)),
+    "conv1d_s": (convolve_over_tokens_mixing_channels, lambda c, n, k: (c, c, k)),
+    "conv1d_f": (convolve_over_features_mixing_tokens, lambda c, n, k: (n, n, k)),
     "conv2d": (convolve_over_tokens_and_features, lambda c, n, k: (k, k)),
 }
 

@@ -107,7 +107,7 @@ class LayerMix(nn.Module):
             self.scale = nn.Parameter(torch.ones(state_count))
             self.shift = nn.Parameter(torch.zeros(state_count))
 
-    def weights(self) -> torch.Tensor:
+    def compute_state_weights(self) -> torch.Tensor:
         """Return the weights [L + 1] of the hidden states in the sum, softmax(alpha).
 
         Gamma, the trained factor of the sum, is left out. In a mix without trained
@@ -137,7 +137,8 @@ class LayerMix(nn.Module):
             return self.dropout(words).expand_as(first)
         normal = self.normalise_states(states, real)
         return self.gamma * sum(
-            a * self.dropout(h) for a, h in zip(self.weights(), normal, strict=True)
+            a * self.dropout(h)
+            for a, h in zip(self.compute_state_weights(), normal, strict=True)
         )
 
     def normalise_states(

@@ -127,7 +127,7 @@ def activate_subnetwork(
         )
 
 
-def inherit_weights(
+def inherit_weights_and_list_missing(
     student: transformers.PreTrainedModel, larger_model: transformers.PreTrainedModel
 ) -> list[str]:
     """Initialise a student with weights of a larger model, in place.

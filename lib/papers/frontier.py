@@ -375,7 +375,8 @@ def explain_unplanned_parameter_count(
 def explain_models_left_out_of_comparison(
     runs_frame: pd.DataFrame, profile: str
 ) -> dict[tuple[str, str], str]:
-    """Return {(task, model): why} of trained models that have another size than planned.
+    """Return {(task, model): why} of trained models that have another size than
+    planned.
 
     A page states the reasons, and compares the other models. Nothing is checked where
     the whole model has no run.
@@ -540,7 +541,7 @@ def make_method_comparison_table(
             pairs = map(
                 partial(pair_predictions_with_labels, column), rows["run"], rows["seed"]
             )
-            score = paired.estimate_difference_avoiding_degenerate_interval([*pairs])
+            score = paired.estimate_difference_with_nonzero_interval([*pairs])
             least = 0.0 if column.metric in paired.SHARES else -100.0
             line = {
                 "task": task,
@@ -648,7 +649,7 @@ def compute_baseline_gap_columns(
     )
     if not pairs:
         return columns
-    gap = paired.estimate_difference_avoiding_degenerate_interval(pairs)
+    gap = paired.estimate_difference_with_nonzero_interval(pairs)
     columns["gap"] = gap.mean
     if gap.n_seeds >= paired.SEEDS:
         columns |= {"gap_low": gap.low, "gap_high": gap.high}

@@ -373,7 +373,7 @@ class ProfileWithUserData(str):
         """Return the title of the task in the user's own data; "" without such data.
 
         Tables and the choice of tasks use it as the name of the task."""
-        return own.format_task_title(self.data) if self.data else ""
+        return own.format_user_task_title(self.data) if self.data else ""
 
     @property
     def encoder_folder(self) -> Path | None:

@@ -204,7 +204,7 @@ class Page:
     def collect_runs(
         self,
         rows_or_grid: Callable[..., list[Row]] | Sequence[Row],
-        list_lookup_only_rows: Callable[[], Sequence[Row]] = list,
+        list_lookup_only_rows: Callable[[], Sequence[Row]] | None = None,
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
         """Return the results of a notebook's experiments, after executing missing runs.
@@ -220,11 +220,11 @@ class Page:
         rows_or_grid: the Rows of the first table, or a function that returns Rows for a
         profile and parameters of the notebook.
         list_lookup_only_rows: a function that returns the Rows of the second table,
-        where `rows_or_grid` is no function.
+        where `rows_or_grid` is no function. None for no second table.
         transform_rows: a function that replaces the Rows which the function
         `rows_or_grid` returned. For example, Rows of trained networks are replaced by
         those of the architecture searches that found them."""
-        lookup_only_rows = list_lookup_only_rows()
+        lookup_only_rows = list_lookup_only_rows() if list_lookup_only_rows else []
         if callable(rows_or_grid):
             changes = notebook.list_changed_parameters(self.id, self.values)
             rows = plans.list_rows_to_run(
@@ -440,7 +440,7 @@ class Page:
         file_suffix: a suffix of the files' names."""
         data = plot.make_forest_plot_data(estimates_by_row, printed_differences)
         if len(data):
-            self.add_difference_sentences_to_answer(
+            self.store_difference_sentences(
                 estimates_by_row, axis_label.removesuffix(" (points)")
             )
             if self.profile == "toy" or data["low"].notna().any():
@@ -453,7 +453,7 @@ class Page:
             )
             display_text(f"No picture. {escape_markdown_line(text)}.")
 
-    def add_difference_sentences_to_answer(
+    def store_difference_sentences(
         self, estimates_by_row: plot.EstimatesByRow, difference_label: str
     ) -> None:
         """Keep a sentence on each measured difference, for the text below the title.
@@ -533,7 +533,7 @@ class Page:
             "profile": profile,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.add_sentence_on_toy_runs_to_answer(
+            "answer": self.put_page_result_before_answer(
                 list(answer_sentences)
                 or list_main_result_sentences(verdicts, self.sentences, scale, opening)
             ),
@@ -560,9 +560,7 @@ class Page:
         if not os.environ.get(notebook.BATCH):
             site.write_page_index_of_profile(self.profile[:])
 
-    def add_sentence_on_toy_runs_to_answer(
-        self, answer_sentences: list[str]
-    ) -> list[str]:
+    def put_page_result_before_answer(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)
@@ -715,23 +713,25 @@ def render_figure_svg(figure: Figure) -> str:
     return buffer.getvalue()
 
 
-def display_figure(figure: Figure, png_name: str = "", svg_text: str = "") -> None:
+def display_figure(
+    figure: Figure, png_name: str | None = None, svg_text: str | None = None
+) -> None:
     """Show a matplotlib figure as output of the running notebook cell, and close it.
 
     The HTML page gets it as inline SVG, and the Markdown page gets a link to a PNG
     file.
 
-    png_name: the name of that PNG file, which the caller writes. With "" the Markdown
+    png_name: the name of that PNG file, which the caller writes. With None the Markdown
     page lacks the figure.
     svg_text: the figure as SVG, if it was rendered before, which saves time."""
-    light = (
-        f"![{escape_markdown_line(plot.make_figure_metadata(figure)['Title'])}]({png_name})"
-        * bool(png_name)
-    )
-    display_text(light, render_figure_html(figure, svg_text))
+    link = ""
+    if png_name:
+        title = plot.make_figure_metadata(figure)["Title"]
+        link = f"![{escape_markdown_line(title)}]({png_name})"
+    display_text(link, render_figure_html(figure, svg_text))
 
 
-def render_figure_html(figure: Figure, svg_text: str = "") -> str:
+def render_figure_html(figure: Figure, svg_text: str | None = None) -> str:
     """Return a figure as HTML with an inline SVG, and close it.
 
     svg_text: the figure as SVG, if it was rendered before."""
@@ -744,7 +744,7 @@ def render_figure_html(figure: Figure, svg_text: str = "") -> str:
 
 def explore_with_widgets(
     draw_figure: Callable[..., Figure | None],
-    prerendered_argument_name: str = "",
+    prerendered_argument_name: str | None = None,
     **widget_options: Any,
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
@@ -757,7 +757,7 @@ def explore_with_widgets(
     draw_figure: it returns the figure, or None if it only prints.
     prerendered_argument_name: an argument whose widget is a list of values. An HTML
     page then has one picture for each value, and the reader chooses among them without
-    a kernel or a script.
+    a kernel or a script. With None it has the one picture above.
     widget_options: {argument of `draw_figure`: its widget, in a form that
     ipywidgets.interact takes}, such as a list of values or (lowest, highest)."""
 
@@ -768,7 +768,7 @@ def explore_with_widgets(
 
     if [] in widget_options.values():
         return
-    if is_interactive():
+    if can_show_widgets():
         import ipywidgets
 
         ipywidgets.interact(show_result, **widget_options)
@@ -827,7 +827,7 @@ def explore_model_differences(
             f"On {task} nothing can be compared with {escape_markdown_line(baseline)}."
         )
 
-    if is_interactive() and len(names := runs.names_of_models) > 1:
+    if can_show_widgets() and len(names := runs.model_names) > 1:
         display_text(CHOICE)
         frames = [
             compare.select_rows_with_runs(frame)
@@ -840,7 +840,7 @@ def explore_model_differences(
         )
 
 
-def is_interactive() -> bool:
+def can_show_widgets() -> bool:
     """Return whether a reader has this notebook open in JupyterLab, so that widgets
     work."""
     return not os.environ.get(notebook.BATCH) and paths.is_in_jupyter_lab()

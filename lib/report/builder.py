@@ -180,7 +180,7 @@ def compute_digest_of_page_files(
     )
 
 
-def is_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
+def is_page_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
     """Return whether a page on disk is current, so that it need not be made again.
 
     The page is current if it was made from what `input_digest` stands for, and if none
@@ -493,11 +493,11 @@ def convert_to_html(
 
 def find_previous_and_next_pages(
     notebook_id: str, profile: str
-) -> list[tuple[str, str] | tuple[()]]:
+) -> list[tuple[str, str] | None]:
     """Return [previous page, next page] of a notebook's page, for the links at its end.
 
-    A page is (notebook id, title), in the order of the index of pages. It is () at an
-    end of the index. The list is empty for a page that is not in the index.
+    A page is (notebook id, title), in the order of the index of pages. It is None at
+    an end of the index. The list is empty for a page that is not in the index.
 
     profile: size of the experiments, such as "mini". Each has an index of pages."""
     names = ["", *front.list_notebook_ids_in_index(profile), ""]
@@ -506,7 +506,7 @@ def find_previous_and_next_pages(
     place = names.index(notebook_id)
     pages = [names[place - 1], names[place + 1]]
     return [
-        (n, notebook.read_notebook_title(notebook.find_notebook_path(n))) if n else ()
+        (n, notebook.read_notebook_title(notebook.find_notebook_path(n))) if n else None
         for n in pages
     ]
 

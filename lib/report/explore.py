@@ -140,8 +140,8 @@ class LiveFigure:
     def figure_html(self) -> str:
         """Return the interactive figure, with its lists of choices, as HTML.
 
-        A script in the browser draws it, so the page must contain `load_plotly_script`
-        too."""
+        A script in the browser draws it, so the page must contain
+        `make_plotly_script_html` too."""
         import plotly.io
 
         options = {
@@ -162,7 +162,7 @@ class LiveFigure:
         )
 
 
-def load_plotly_script() -> str:
+def make_plotly_script_html() -> str:
     """Return Plotly's script, and the script that draws a LiveFigure, as HTML.
 
     A page with interactive figures shows it once, and then needs no network."""
@@ -210,7 +210,7 @@ def format_score_with_interval(
     return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
 
 
-def find_page_runs(notebook_id: str, profile: str) -> Runs:
+def find_finished_notebook_runs(notebook_id: str, profile: str) -> Runs:
     """Return the finished runs of a notebook's experiments, to plot them elsewhere.
 
     No run is made. The result, a Runs, has their labels and metrics and can compare
@@ -244,7 +244,7 @@ def make_frontier_table(profile: str) -> pd.DataFrame:
     trained yet.
 
     profile: size of the experiments, such as "mini"."""
-    frame = find_page_runs(FRONTIER, profile).current
+    frame = find_finished_notebook_runs(FRONTIER, profile).current
     models = frontier.select_and_label_model_runs(frame) if len(frame) else frame
     if models.empty:
         return pd.DataFrame()
@@ -626,7 +626,7 @@ def plot_turnable_surfaces(
     )
 
 
-def describe_best_half_flops_model(frontier_table: pd.DataFrame) -> str:
+def describe_best_model_at_half_flops(frontier_table: pd.DataFrame) -> str:
     """Return a sentence on the best model within half of the unpruned model's FLOPs.
 
     It gives the scores of this model and of the unpruned one with intervals, to be

@@ -74,7 +74,7 @@ def run_ipython_kernel(
 
     os.setsid()
     os.chdir(working_folder)
-    executors.copy_environment_and_end_with_parent(environment)
+    executors.tie_process_to_parent(environment)
     app = IPKernelApp.instance()
     app.initialize(kernel_arguments)
     # The fork server imported matplotlib before MPLBACKEND was set, so set the backend

@@ -311,8 +311,8 @@ MANY = 20  # Number of rows from which a forest plot has a small font.
 HOLM = "stays after Holm's correction"
 
 
-# {(source of an estimate, such as "this run, toy"; name of a row of the plot): Estimate,
-# or None where this source has none}.
+# {(source of an estimate, such as "this run, toy"; name of a row of the plot):
+# Estimate, or None where this source has none}.
 EstimatesByRow: TypeAlias = Mapping[tuple[str, str], Estimate | None]
 # {name of a row: difference in points that the paper prints}.
 DifferencesByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
@@ -530,7 +530,7 @@ def format_forest_plot_title(
         )
     words = bool(comparisons["word"].any())
     if words and len(sure) > 1:
-        return describe_verdict_word_counts(sure)
+        return format_verdict_counts_title(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
     if len(sure) > 1 and not is_apart.any():
         text = f"{axis_label}{common_row_name_end}: no difference shown in {len(sure)} comparisons"
@@ -590,7 +590,7 @@ def format_difference_sign_counts(comparisons: pd.DataFrame) -> str:
     return f"; of the other {len(comparisons)}: {', '.join(texts)}"
 
 
-def describe_verdict_word_counts(comparisons: pd.DataFrame) -> str:
+def format_verdict_counts_title(comparisons: pd.DataFrame) -> str:
     """Return a forest plot's title that counts the outcomes of its comparisons.
 
     An example is "Of 9 measured in points: 3 agree, 6 too noisy to say; 2 of 5 printed

@@ -36,7 +36,7 @@ from lib.report import front, verdicts
 from lib.report.builder import (
     PageBuilder,
     digest_page_inputs,
-    is_up_to_date,
+    is_page_up_to_date,
     render_page,
 )
 
@@ -226,7 +226,7 @@ class Report:
             )
         return any(builder.failed for builder in self.builders)
 
-    def iterate_main_results_of_pages(self) -> Iterator[str]:
+    def iterate_main_result_lines(self) -> Iterator[str]:
         """Yield a line with the first sentence below the title of each page, if any.
 
         The sentence gives the page's main result, and the line begins with the
@@ -256,7 +256,7 @@ class Report:
         for builder in builders:
             digest, before = digest_page_inputs(builder, self.store), builder.tried
             builder.tried = digest
-            if before != digest and not is_up_to_date(builder, digest):
+            if before != digest and not is_page_up_to_date(builder, digest):
                 todo.append((builder, digest))
         for (builder, *_), future in executor.iterate_completed_calls(
             render_page, todo

@@ -149,7 +149,7 @@ class Runs:
         ]
 
     @property
-    def finished(self) -> pd.DataFrame:
+    def finished_runs_frame(self) -> pd.DataFrame:
         """Return a DataFrame of all finished runs that a page shows, a row for each.
 
         It has the columns of the collected frames, `source` (where a run is from, such
@@ -160,7 +160,7 @@ class Runs:
         )
 
     @property
-    def scored_rows_text(self) -> str:
+    def scored_rows_caption_end(self) -> str:
         """Return the end of a table's caption: on which examples scores are measured.
 
         An example is "on development rows and, at mini, unseen rows of 9 words and more
@@ -187,7 +187,7 @@ class Runs:
         opening = "Scores in points"
         if published_split:
             opening = f"Published: {published_split} scores in points. Measured: scores"
-        rows = self.scored_rows_text
+        rows = self.scored_rows_caption_end
         return f"{opening} {rows}, mean ± standard deviation (seeds){closing_text}"
 
     def tabulate_scores_by_task(
@@ -361,7 +361,7 @@ class Runs:
             ):
                 return None
         pairs = compare.pair_runs_by_task_and_seed(
-            sides[0], sides[1], columns_by_task, spared
+            sides[0], sides[1], columns_by_task, *spared
         )
         aims = {"region": region, "interest": interest}
         return replace(estimate_paired_difference(pairs), **aims) if pairs else None
@@ -378,7 +378,7 @@ class Runs:
         Estimate has the mean difference in points over pairs of equal seed, and its
         95 % interval. Models of all widths are compared with the one baseline.
 
-        baseline: one of `names_of_models`, such as "Prune, 3/12".
+        baseline: one of `model_names`, such as "Prune, 3/12".
         columns: metrics that the paper's table prints. A task is scored by the mean of
         its metrics there, at mini and base by the first of them; if it has none there,
         by its first metric."""
@@ -396,7 +396,7 @@ class Runs:
         return estimates
 
     @property
-    def names_of_models(self) -> list[str]:
+    def model_names(self) -> list[str]:
         """Return the names of all models with a finished run, for a list of choices.
 
         A name includes the share of kept attention heads, where the experiments have it

@@ -103,15 +103,15 @@ def format_result_sentence(result: Result) -> str:
     no such effect here." Without any estimate it says why nothing was measured.
 
     result: a comparison that tests a claim of a paper."""
-    if result.why_unmeasured and not result.estimate:
-        return f"{result.sentence}: not measured ({result.why_unmeasured})."
+    if result.unmeasured_reason and not result.estimate:
+        return f"{result.sentence}: not measured ({result.unmeasured_reason})."
     unit = "" if result.counts else f" {result.unit}"
     printed = ""
     if result.printed is not None:
         printed = f", printed {format_effect_printed_in_paper(result)}"
     elif result.verdict_word == NO_EFFECT and result.interest:
         printed = f", of interest from {result.format_number(result.interest)}"
-    few = f" (a word takes {SEEDS} seeds)" if result.why_unmeasured else ""
+    few = f" (a word takes {SEEDS} seeds)" if result.unmeasured_reason else ""
     measured = (
         f"{result.measured_effect_text}{unit}{printed}{result.remarks_in_brackets}"
     )
@@ -141,12 +141,16 @@ def list_main_result_sentences(
     comparison_sentence_prefix: text before each comparison, such as "Recorded at mini:
     " on a page whose own runs are at another profile."""
     leading = [
-        r for v in verdicts if is_on_central_claim(v) for r in v.results if not r.beside
+        r
+        for v in verdicts
+        if is_main_result_verdict(v)
+        for r in v.results
+        if not r.beside
     ]
     cells = [r for v in verdicts for r in v.results if not r.beside]
-    sure = [r for r in leading if not r.why_unmeasured]
-    few = [r for r in leading if r.why_unmeasured and r.estimate and not r.reason]
-    further = [r for r in cells if not (leading or r.why_unmeasured)]
+    sure = [r for r in leading if not r.unmeasured_reason]
+    few = [r for r in leading if r.unmeasured_reason and r.estimate and not r.reason]
+    further = [r for r in cells if not (leading or r.unmeasured_reason)]
     sure, few, further = (
         [f"{comparison_sentence_prefix}{format_result_sentence(r)}" for r in part]
         for part in (sure, few, further)
@@ -157,7 +161,7 @@ def list_main_result_sentences(
             return part[:MOST]
     lines = []
     if cells:
-        reasons = dict.fromkeys(r.why_unmeasured or "–" for r in leading or cells)
+        reasons = dict.fromkeys(r.unmeasured_reason or "–" for r in leading or cells)
         why = "; ".join([*reasons][:2])
         lines = [
             f"No comparison of this page is measured at {claim_test_profile}: {why}."
@@ -172,7 +176,7 @@ def list_main_result_sentences(
     return lines
 
 
-def is_on_central_claim(verdict: Verdict) -> bool:
+def is_main_result_verdict(verdict: Verdict) -> bool:
     """Return whether a claim's comparisons lead on a page, as its main result.
 
     The result is True for a central claim of a paper, or a question of this project, if
@@ -190,7 +194,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     for a question of this project), kind ("finding" or "arithmetic"), profile (size of
     the experiments), word and measured (outcome and value of a printed number that is
     computed again), note (remarks, such as on failed runs), leading
-    (`is_on_central_claim`) and cells. `cells` is a list of dicts, one for each
+    (`is_main_result_verdict`) and cells. `cells` is a list of dicts, one for each
     comparison: sentence, ours (measured effect), printed
     (`format_effect_printed_in_paper`), word (outcome), reading (outcome as tables show
     it, such as "agrees (weaker than printed)"), reason (why it is not measured) and
@@ -206,7 +210,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
             "printed": format_effect_printed_in_paper(r),
             "word": r.verdict_word,
             "reading": r.verdict_text,
-            "reason": r.why_unmeasured,
+            "reason": r.unmeasured_reason,
             "beside": r.beside,
         }
         for r in verdict.results
@@ -220,6 +224,6 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
         "word": verdict.verdict_word,
         "measured": verdict.measured,
         "note": verdict.note,
-        "leading": is_on_central_claim(verdict),
+        "leading": is_main_result_verdict(verdict),
         "cells": cells,
     }

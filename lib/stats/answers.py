@@ -36,7 +36,7 @@ def score_exact_match(prediction: str, accepted_answers: Sequence[str]) -> float
     return float(normalise_answer(prediction) in _normalise_answers(accepted_answers))
 
 
-def score_word_overlap(prediction: str, accepted_answers: Sequence[str]) -> float:
+def score_word_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
     """Return SQuAD's F1 of a predicted answer, from 0 to 1: the overlap of its words.
 
     Of several accepted texts the best one counts. Case, punctuation and English
@@ -52,7 +52,7 @@ def score_word_overlap(prediction: str, accepted_answers: Sequence[str]) -> floa
 
 
 # The scores of one answer, by the names of their metrics.
-SCORES_BY_NAME = {"exact": score_exact_match, "span_f1": score_word_overlap}
+SCORES_BY_NAME = {"exact": score_exact_match, "span_f1": score_word_f1}
 
 
 def compute_exact_match_and_f1(

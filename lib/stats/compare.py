@@ -113,7 +113,8 @@ def pair_runs_by_task_and_seed(
     method_rows: Sequence[Mapping[str, Any]],
     baseline_rows: Sequence[Mapping[str, Any]],
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
-    includes_collapsed_method_and_baseline: Sequence[bool] = (False, False),
+    includes_collapsed_method: bool = False,
+    includes_collapsed_baseline: bool = False,
 ) -> list[Pair]:
     """Pair the runs of a method and a baseline by task and seed, for paired statistics.
 
@@ -127,9 +128,10 @@ def pair_runs_by_task_and_seed(
     method_rows, baseline_rows: a dict for each run, with "task", "seed" and "run" (a
     Run with the stored result, None if missing).
     columns_by_task: {task: its Columns}, the metrics on which to compare.
-    includes_collapsed_method_and_baseline: (for the method, for the baseline), whether
-    collapsed runs of this model are paired too. A collapsed run without predictions, as
-    after a loss that was not finite, is never paired."""
+    includes_collapsed_method, includes_collapsed_baseline: whether collapsed runs of
+    this model are paired too. A collapsed run without predictions, as after a loss that
+    was not finite, is never paired."""
+    spared = includes_collapsed_method, includes_collapsed_baseline
     both = substitute_float32_for_mixed_dtypes([*method_rows, *baseline_rows])
     runs, others = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
@@ -145,10 +147,7 @@ def pair_runs_by_task_and_seed(
             for member in members
         ]
         if any(
-            is_lost and not spare
-            for is_lost, spare in zip(
-                lost, includes_collapsed_method_and_baseline, strict=True
-            )
+            is_lost and not spare for is_lost, spare in zip(lost, spared, strict=True)
         ):
             continue
         for column in columns_by_task[task]:
@@ -401,20 +400,18 @@ def make_mask_of_collapsed_runs(
     return np.array(lost, bool)
 
 
-def read_development_score(run: Run | None, column: MetricColumn) -> float:
+def read_recorded_score(run: Run | None, column: MetricColumn) -> float:
     """Return a run's recorded score by a metric, from 0 to 1; nan where it has none.
 
     Only the rows of the MetricColumn's split count, as in the scores of papers. Extra
     labelled rows that no training used (unseen rows) are added by
-    `compute_score_on_development_and_unseen_rows`.
+    `compute_score_including_unseen_rows`.
 
     column: a metric on a split of a task."""
     return getattr(run, "metrics", {}).get(column.score_key, nan)
 
 
-def compute_score_on_development_and_unseen_rows(
-    run: Run | None, column: MetricColumn
-) -> float:
+def compute_score_including_unseen_rows(run: Run | None, column: MetricColumn) -> float:
     """Return a run's score by a metric on all its rows, from 0 to 1; nan if missing.
 
     On the development split, unseen rows count too: labelled rows that neither training
@@ -425,7 +422,7 @@ def compute_score_on_development_and_unseen_rows(
     column: a metric on a split of a task."""
     metrics = getattr(run, "metrics", ())
     if column.split != "dev" or f"unseen.{column.metric}" not in metrics:
-        return read_development_score(run, column)
+        return read_recorded_score(run, column)
     rows = read_labels_and_predictions(run, column)
     return score_answers(column.metric, rows["said"], rows["labels"])
 
@@ -458,11 +455,11 @@ def tabulate_run_scores_in_points(
         for column in columns_by_task[row["task"]]:
             if column.split == "dev" or column.score_key in frame:
                 run = row.get("run")
-                score = compute_score_on_development_and_unseen_rows(run, column)
+                score = compute_score_including_unseen_rows(run, column)
                 scores = {
                     "column": column.title,
                     "score": 100 * score,
-                    "development": 100 * read_development_score(run, column),
+                    "development": 100 * read_recorded_score(run, column),
                 }
                 lines.append(row | scores)
     names = list(dict.fromkeys([*frame, "column", *SCORES]))

@@ -233,7 +233,7 @@ def _count_ghost_costs(
     return GhostCosts(weights, 2 * products)
 
 
-def ghost_parameters(
+def count_ghost_parameters(
     shape: Shape,
     ghost: Ghost | None,
     heads: KeptHeadsPerLayer = None,
@@ -252,7 +252,7 @@ def ghost_parameters(
     return _count_ghost_costs(shape, ghost, heads, token_count).parameters
 
 
-def ghost_flops(
+def count_ghost_flops(
     shape: Shape,
     ghost: Ghost | None,
     heads: KeptHeadsPerLayer = None,
@@ -299,7 +299,7 @@ def parameters(
     bias = BUCKETS * shape.heads if shape.family == "mpnet" else 0
     layer = 2 * (h * qk + qk) + h * v + v + o * h + h + h * f + f + f * h + h + 4 * h
     head = h * h + h + h * label_count + label_count
-    ghosts = ghost_parameters(shape, ghost, heads, token_count)
+    ghosts = count_ghost_parameters(shape, ghost, heads, token_count)
     return embeddings + projection + bias + shape.layers * layer + head + ghosts
 
 
@@ -336,7 +336,9 @@ def flops(
     layer = 2 * token_count * (
         2 * h * qk + h * v + o * h + 2 * h * f
     ) + 2 * token_count**2 * (qk + v)
-    products = shape.layers * layer + ghost_flops(shape, ghost, heads, token_count)
+    products = shape.layers * layer + count_ghost_flops(
+        shape, ghost, heads, token_count
+    )
     if convention == "token head":
         return products + token_count * (2 * h * h + 11 * h)
     projection = 2 * token_count * e * h if e != h else 0

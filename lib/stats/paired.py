@@ -459,7 +459,7 @@ def estimate_paired_difference(pairs: Sequence[Pair]) -> Estimate:
     return estimate_contrast([pairs], np.ones(1))
 
 
-def estimate_difference_avoiding_degenerate_interval(pairs: Sequence[Pair]) -> Estimate:
+def estimate_difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
     """Estimate method minus baseline in points, with an interval of nonzero width.
 
     Where both models are right and wrong on the same rows, the 95 % interval of

@@ -125,7 +125,7 @@ def find_replacement_candidates(
     candidates_per_word: int,
     numerics: Numerics,
     cached_nearest_ids_by_word: dict[str, list[int]],
-    max_tokens_of_batch: int | None = None,
+    max_batch_tokens: int | None = None,
 ) -> CandidateArrays:
     """Find replacements for the words of some texts, to draw new sentences from them.
 
@@ -147,10 +147,10 @@ def find_replacement_candidates(
     numerics: the dtype of the forward passes.
     cached_nearest_ids_by_word: {word: ids of its nearest words} from earlier calls, a
     cache to which this function adds.
-    max_tokens_of_batch: the largest number of tokens in a batch, padding included; None
+    max_batch_tokens: the largest number of tokens in a batch, padding included; None
     takes a default for the device."""
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
-    max_tokens_of_batch = max_tokens_of_batch or TOKENS[loop.get_device().type]
+    max_batch_tokens = max_batch_tokens or TOKENS[loop.get_device().type]
     limit = replacer.model.config.max_position_embeddings
     for text in texts:
         words, eligible = split_into_words(replacer, text)
@@ -174,7 +174,7 @@ def find_replacement_candidates(
     for end in range(1, len(order) + 1):
         if (
             end == len(order)
-            or (end + 1 - start) * lengths[order[end]] > max_tokens_of_batch
+            or (end + 1 - start) * lengths[order[end]] > max_batch_tokens
         ):
             batch = [masked[i] for i in order[start:end]]
             best = predict_likeliest_piece_ids(
@@ -230,7 +230,7 @@ def predict_likeliest_piece_ids(
         0,
         where,
     )
-    with loop.use_dtype(numerics):
+    with loop.autocast_to_dtype(numerics):
         hidden = get_encoder(replacer.model)(**batch)[0]
     # Only the masked tokens are scored, in float32: bfloat16 would give many of the
     # less likely candidates equal scores.

@@ -116,19 +116,19 @@ def shuffle_row_numbers_into_batches(
 def make_batch(
     encoded: Encoded,
     row_numbers: Sequence[int] | np.ndarray,
-    pad_to: int = 0,
+    min_token_count: int = 0,
     device: torch.device | str = "cpu",
 ) -> dict[str, torch.Tensor]:
     """Pad some tokenised rows to one length, and return them as a batch for a model.
 
     The batch is {model input, such as "input_ids": int64 tensor [B, T]}, with
     `attention_mask` (1 for real tokens). T is the length of the longest row, or
-    `pad_to` where that is more.
+    `min_token_count` where that is more.
 
     row_numbers: the numbers of the rows in `encoded`.
     device: where the tensors are put."""
     lengths = np.array([len(encoded.columns["input_ids"][i]) for i in row_numbers])
-    real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
+    real = np.arange(max(min_token_count, lengths.max())) < lengths[:, None]
     batch = {"attention_mask": real.astype(np.int64)}
     for name, values in encoded.columns.items():
         batch[name] = np.full(

@@ -146,7 +146,7 @@ class TaskTraining:
         The settings say the dtype, and a length to which shorter rows are padded. The
         logits are [N, C], or [N, 2, T] for answer spans (first and last token)."""
         return loop.predict_logits(
-            model, encoded, self.numerics, pad_to=self.train.pad_to
+            model, encoded, self.numerics, min_token_count=self.train.pad_to
         )
 
     @property
@@ -236,7 +236,7 @@ def train_and_save(
     model: PreTrainedModel,
     loss_context: AbstractContextManager[loop.Loss],
     callbacks: Sequence[loop.Callback] = (),
-    scored_splits: str | tuple[str, ...] = ("dev", "unseen"),
+    scored_split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
     allows_divergence: bool = False,
 ) -> Metrics:
     """Train a model on a task, score it, save it, and return its metrics.
@@ -244,21 +244,22 @@ def train_and_save(
     The model is changed in place, and saved if the run keeps weights. Its predictions
     on the scored splits are saved too. Where the setting `select` is "best", the
     weights with the best score during the training are taken. The score is that on
-    "held_out" (training rows that are not trained on) if the rows and `scored_splits`
-    have this split, and else that on the development rows "dev".
+    "held_out" (training rows that are not trained on) if the rows and
+    `scored_split_prefixes` have this split, and else that on the development rows
+    "dev".
 
     training: the rows of the task, the settings, and the run whose folder is written.
     loss_context: a context manager that yields the loss function, f(batch, row numbers)
     -> {"loss": scalar, ...}.
     callbacks: additions to the training, such as pruning masks, which also finish the
     model after the last step.
-    scored_splits: the splits on which the model is scored, by name or beginning of the
-    name; "dev" includes MNLI's "dev_mm", and "unseen" has labelled test rows.
+    scored_split_prefixes: the splits on which the model is scored, by name or beginning
+    of the name; "dev" includes MNLI's "dev_mm", and "unseen" has labelled test rows.
     allows_divergence: what happens at a loss that is not finite: True returns the
     metric `diverged` and saves no predictions; False raises FloatingPointError."""
     run = training.run
     rows = training.training_rows
-    judges = training.build_split_scorers(model, scored_splits)
+    judges = training.build_split_scorers(model, scored_split_prefixes)
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
         judge = training.build_split_scorers(model, "dev")["dev"]

@@ -55,7 +55,7 @@ def get_device() -> torch.device:
     return torch.device(_chosen)
 
 
-def use_dtype(numerics: Numerics) -> torch.autocast:
+def autocast_to_dtype(numerics: Numerics) -> torch.autocast:
     """Return an autocast context for forward passes in the dtype that `numerics` has.
 
     For bfloat16 it casts matrix products to bfloat16, and for float32 it does
@@ -216,7 +216,7 @@ def fit(
                 )
             for callback in callbacks:
                 callback.before_forward_pass(step, steps)
-            with use_dtype(numerics):
+            with autocast_to_dtype(numerics):
                 parts = loss(batch, rows)
                 for callback in callbacks:
                     for name, value in callback.compute_penalty_terms().items():
@@ -440,7 +440,7 @@ def predict_logits(
     encoded: Encoded,
     numerics: Numerics,
     max_batch_tokens: int = 2048,
-    pad_to: int = 0,
+    min_token_count: int = 0,
 ) -> np.ndarray:
     """Return the logits of N tokenised rows in float32, in the order of the rows.
 
@@ -451,16 +451,16 @@ def predict_logits(
     numerics: the dtype of the forward passes.
     max_batch_tokens: the largest number of tokens in a batch with padding; a longer row
     is a batch of its own.
-    pad_to: the number of tokens to which shorter rows are padded; T is at least
-    this."""
+    min_token_count: the number of tokens to which shorter rows are padded; T is at
+    least this."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(get_device()).eval()
-    lengths = np.maximum(encoded.compute_row_lengths(), pad_to)
+    lengths = np.maximum(encoded.compute_row_lengths(), min_token_count)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
     with (
         speed_up_passes_on_cpu(model, numerics),
-        use_dtype(numerics),
+        autocast_to_dtype(numerics),
         parametrize.cached(),
     ):
         while start < len(rows):
@@ -468,7 +468,9 @@ def predict_logits(
                 start : start + max(1, max_batch_tokens // lengths[rows[start]])
             ]
             out = (
-                compute_logits(model, make_batch(encoded, chosen, pad_to, get_device()))
+                compute_logits(
+                    model, make_batch(encoded, chosen, min_token_count, get_device())
+                )
                 .float()
                 .cpu()
                 .numpy()

@@ -114,7 +114,7 @@ def pair_student_with_teacher_layers(
 
 @contextmanager
 def record_states_and_attention_scores(
-    model: PreTrainedModel, with_attention_scores: bool = True
+    model: PreTrainedModel, includes_attention_scores: bool = True
 ) -> Iterator[States]:
     """Record a model's hidden states and attention scores during a `with` block.
 
@@ -123,11 +123,11 @@ def record_states_and_attention_scores(
     tensors [B, T, H]; "scores" (attention scores before the softmax), a list of L
     tensors [B, A, T, T].
 
-    with_attention_scores: False leaves out the scores; "scores" is then None."""
+    includes_attention_scores: False leaves out the scores; "scores" is then None."""
     with (
         record_hidden_states(model) as seen,
         record_attention_scores(model)
-        if with_attention_scores
+        if includes_attention_scores
         else nullcontext() as seen["scores"],
     ):
         yield seen
@@ -151,7 +151,7 @@ def build_teacher_forward(
     model: PreTrainedModel,
     numerics: Numerics,
     run_forward: Forward = run_encoder_for_recording_hooks,
-    with_attention_scores: bool = True,
+    includes_attention_scores: bool = True,
 ) -> Iterator[TeacherForward]:
     """Make the function that runs a teacher on a batch without gradients.
 
@@ -161,17 +161,17 @@ def build_teacher_forward(
     they are left out}. Logits are None where only the encoder runs.
 
     model: the teacher.
-    numerics: the dtype of the passes; the caller runs them within `loop.use_dtype`, as
-    `loop.fit` does.
+    numerics: the dtype of the passes; the caller runs them within
+    `loop.autocast_to_dtype`, as `loop.fit` does.
     run_forward: the forward pass, f(model, batch, row numbers) -> logits; by default
     the encoder runs alone.
-    with_attention_scores: whether the states include attention scores before the
+    includes_attention_scores: whether the states include attention scores before the
     softmax."""
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device())
     with (
         speed_up_passes_on_cpu(model, numerics),
-        record_states_and_attention_scores(model, with_attention_scores) as seen,
+        record_states_and_attention_scores(model, includes_attention_scores) as seen,
     ):
 
         def compute_teacher_states_and_logits(
@@ -250,7 +250,7 @@ def build_matching_loss_running_teacher(
 
     layer_matches: which states and layers are compared, and by which distance.
     numerics: the dtype of the teacher's passes; the caller runs them within
-    `loop.use_dtype`, as `loop.fit` does.
+    `loop.autocast_to_dtype`, as `loop.fit` does.
     run_forward: the forward pass of both models, f(model, batch, row numbers) ->
     logits; by default the encoders run alone.
     prediction_loss: (weight, f(student's logits, teacher's logits, row numbers) ->
@@ -357,7 +357,7 @@ def write_hidden_states(
     with (
         record_hidden_states(model) as seen,
         speed_up_passes_on_cpu(model, numerics),
-        loop.use_dtype(numerics),
+        loop.autocast_to_dtype(numerics),
     ):
         for start in range(0, len(rows), batch_size):
             chosen = rows[start : start + batch_size]

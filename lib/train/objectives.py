@@ -23,7 +23,7 @@ def build_label_or_teacher_loss(
     training: TaskTraining,
     model: PreTrainedModel,
     target_settings: Targets,
-    teacher_weight: float | None = None,
+    teacher_loss_share: float | None = None,
 ) -> nullcontext[loop.Loss]:
     """Make the loss on the labels, on the teacher's logits, or on both.
 
@@ -35,8 +35,8 @@ def build_label_or_teacher_loss(
     teacher's logits on them (`teacher_logits`).
     model: the model to train.
     target_settings: which losses are used.
-    teacher_weight: the weight alpha of "soft", where "hard" has 1 - alpha; None gives
-    each of the two losses the weight 1. A number is allowed only where
+    teacher_loss_share: the weight alpha of "soft", where "hard" has 1 - alpha; None
+    gives each of the two losses the weight 1. A number is allowed only where
     `target_settings` asks for both losses."""
     rows = training.training_rows
     teacher = training.teacher_logits if target_settings.kind != "hard" else None
@@ -52,10 +52,10 @@ def build_label_or_teacher_loss(
         parts = losses.compute_prediction_losses(
             logits, labels, target_settings, teacher_logits
         )
-        if teacher_weight is not None:
-            parts["loss"] = (1 - teacher_weight) * parts[
+        if teacher_loss_share is not None:
+            parts["loss"] = (1 - teacher_loss_share) * parts[
                 "hard"
-            ] + teacher_weight * parts["soft"]
+            ] + teacher_loss_share * parts["soft"]
         return parts
 
     return nullcontext(compute_loss)

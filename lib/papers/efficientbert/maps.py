@@ -114,7 +114,10 @@ def compute_last_layer_outputs(
     numerics: dtype of the computation."""
     # pyrefly: ignore[bad-argument-type]  # transformers wraps `to` untyped.
     model.to(loop.get_device()).eval()
-    with record_states_and_attention_scores(model) as seen, loop.use_dtype(numerics):
+    with (
+        record_states_and_attention_scores(model) as seen,
+        loop.autocast_to_dtype(numerics),
+    ):
         get_encoder(model)(**make_batch(encoded, [row_index], device=loop.get_device()))
     output = seen["ffn"][-1].float()
     if projection:

@@ -723,7 +723,7 @@ def rename_teacher_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
 
 
 def make_table_of_scores(
-    printed_rows: ScoreTable,
+    printed_table: ScoreTable,
     runs: Any,
     further_network_names: Iterable[str] = (),
     columns: Collection[MetricColumn] = COLUMNS,
@@ -735,13 +735,13 @@ def make_table_of_scores(
     experiment size mini). A further column of each set has the parameters in millions.
     Our scores are means over seeds with their spread, in points, as text.
 
-    printed_rows: {row: {("published", column): value}}, as `read_printed_table` returns
-    it.
+    printed_table: {row: {("published", column): value}}, as `read_printed_table`
+    returns it.
     runs: our results; its `result_frames_with_source` has for each set of runs (source,
     DataFrame with a row for each run, profile, which is the size of the experiment).
     further_network_names: rows that the printed table lacks.
     columns: the metrics that are shown, each with its task."""
-    parts = [printed_rows, dict.fromkeys(further_network_names, {})]
+    parts = [printed_table, dict.fromkeys(further_network_names, {})]
     for source, frame, profile in runs.result_frames_with_source:
         parts.append(
             compare.make_score_table_by_task(

@@ -69,7 +69,7 @@ def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
 
 
 def make_search_settings(
-    profile: str, stage: str, method: str = "", candidate_count_factor: int = 1
+    profile: str, stage: str, method: str | None = None, candidate_count_factor: int = 1
 ) -> Search:
     """Return the settings of a stage of the search: its method, budget and score.
 
@@ -79,7 +79,7 @@ def make_search_settings(
     stage: "stage1" (formulas, such as "W2 gelu(W1 x)", and sizes of feed-forward
     networks), "stage2" (formulas), "stage3" (sizes) or "single" (both, in one search).
     method: how candidates are proposed: "random", "cascade" (random draws that
-    classifiers accept) or "evolution"; "" takes the profile's.
+    classifiers accept) or "evolution"; None takes the profile's.
     candidate_count_factor: factor on the profile's number of evaluated candidates."""
     method = method or METHOD[profile]
     budget = candidate_count_factor * BUDGET[profile][stage]
@@ -115,7 +115,7 @@ def find_base_network(profile: str) -> Net:
 
 @cache_results_while_enabled
 def search_spec(
-    profile: str, stage: str, method: str = "", candidate_count_factor: int = 1
+    profile: str, stage: str, method: str | None = None, candidate_count_factor: int = 1
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
 
@@ -128,7 +128,7 @@ def search_spec(
     profile: size of the experiment, "toy", "mini" or "paper".
     stage: "stage1" (formulas such as "W2 gelu(W1 x)" and sizes of the feed-forward
     networks), "stage2" (formulas), "stage3" (sizes), or "single" (both in one search).
-    method: "random", "cascade" or "evolution"; "" takes the profile's.
+    method: "random", "cascade" or "evolution"; None takes the profile's.
     candidate_count_factor: factor on the profile's number of evaluated candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
     task = efficientbert.find_proxy_task(profile)
@@ -245,7 +245,7 @@ def retraining_spec(
 
 
 @cache_results_while_enabled
-def final_training_spec(
+def full_training_spec(
     profile: str, task: str, net: Net | None = None, search: Spec | None = None
 ) -> Spec:
     """Describe the run that fully trains a network on a task, after a search scored it.
@@ -295,7 +295,7 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
 
 @cache
 def sample_stage_1_candidates(
-    profile: str, candidate_count: int = 0
+    profile: str, candidate_count: int | None = None
 ) -> tuple[Net, ...]:
     """Return different random networks of search stage 1, always the same ones.
 
@@ -304,7 +304,7 @@ def sample_stage_1_candidates(
     networks alike.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    candidate_count: number of networks; 0 takes the profile's."""
+    candidate_count: number of networks; None takes the profile's."""
     where = spaces.from_json(
         make_search_space(profile, "stage1")
         | {

@@ -156,7 +156,9 @@ def make_teacher_agreement_scorer(
     return compute_student_teacher_agreement
 
 
-def make_prediction_loss(labels: Tensor, distillation: Warmup) -> PredictionLoss | None:
+def make_weighted_prediction_loss(
+    labels: Tensor, distillation: Warmup
+) -> PredictionLoss | None:
     """Return the distillation loss on logits as a pair (weight, function), or None.
 
     The function is f(student's logits, teacher's logits, row numbers of the batch) ->
@@ -204,7 +206,7 @@ def build_distillation_loss(
     prediction_args: tuple[Any, ...] = (
         ()
         if labels is None
-        else (compute_logits, make_prediction_loss(labels, distillation))
+        else (compute_logits, make_weighted_prediction_loss(labels, distillation))
     )
     return build_matching_loss_running_teacher(
         student,
@@ -314,7 +316,7 @@ def make_student(
         model.config.hidden_size, teacher.config.hidden_size
     )
     if start and larger is not None:
-        supernet.inherit_weights(model, get_encoder(larger))
+        supernet.inherit_weights_and_list_missing(model, get_encoder(larger))
         inherited = load_hidden_state_projection(start.model_folder)
         if inherited and len(inherited.bias) == len(linear.bias):
             copy_into_linear(linear, *inherited)
@@ -398,7 +400,7 @@ def join_encoder_and_head(
         num_labels=len(bias),
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    supernet.inherit_weights(model.to(bias.device), encoder)
+    supernet.inherit_weights_and_list_missing(model.to(bias.device), encoder)
     assert isinstance(model.classifier, nn.Linear)
     copy_into_linear(model.classifier, weight, bias)
     return model.eval()
@@ -475,7 +477,9 @@ class SubnetworkTraining(loop.Callback):
         self.supernet = from_json(supernet.read_architecture_of_model(student))
         linear = student.get_submodule("projection")
         assert isinstance(linear, nn.Linear)
-        self.tables = list_embedding_sizes(student.config, linear.out_features)
+        self.tables = find_embedding_sizes_of_config(
+            student.config, linear.out_features
+        )
 
     def before_forward_pass(self, step: int, step_count: int) -> None:
         supernet.activate_subnetwork(
@@ -490,7 +494,7 @@ class SubnetworkTraining(loop.Callback):
         return {}
 
 
-def list_embedding_sizes(
+def find_embedding_sizes_of_config(
     config: PreTrainedConfig, teacher_hidden_size: int
 ) -> EmbeddingSizes:
     """Return the sizes outside the layers that a count of parameters needs.
@@ -528,7 +532,7 @@ def sample_subnetwork(
     subnetwork_options: `choices` has the pairs (k, q) of each layer, and `window` the
     least and most parameters.
     embedding_sizes: rows of the embedding tables and the teacher's hidden size, as
-    `list_embedding_sizes` returns them."""
+    `find_embedding_sizes_of_config` returns them."""
     dice = random.Random(derive_seed(seed, f"part:{step}"))
     for _ in range(DRAWS):
         layers = tuple(

@@ -214,7 +214,7 @@ def multitask(
     callbacks = students.make_training_callbacks(run, encoder, shared)
     matches = students.pair_student_with_teacher_states(encoder, teacher, options)
     assert encoded.labels is not None
-    prediction = students.make_prediction_loss(encoded.labels, options)
+    prediction = students.make_weighted_prediction_loss(encoded.labels, options)
 
     def compute_logits(
         model: transformers.PreTrainedModel,

@@ -17,7 +17,7 @@ def count_ghost_module_flops(profile: str) -> int:
     methods.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    return cost.ghost_flops(
+    return cost.count_ghost_flops(
         grids.find_encoder_shape(profile), recipes.make_ghost_options(profile)
     )
 

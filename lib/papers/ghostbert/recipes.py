@@ -449,7 +449,9 @@ def make_module_cost_table(
         number = cost.parameters(base, **variant)
         table[key] = format_cost_cells("GFLOPs", gflops, *counts)
         table[key] |= format_cost_cells("M parameters", weights, number, number)
-        ghosts = cost.ghost_parameters(base, ghost_options_by_label[label], m) / 1e6
+        ghosts = (
+            cost.count_ghost_parameters(base, ghost_options_by_label[label], m) / 1e6
+        )
         table[key]["M parameters", "ghosts"] = f"{ghosts:.4f}"
     return table
 

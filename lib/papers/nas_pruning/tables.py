@@ -238,7 +238,7 @@ def show_test_score_table(
         )
         page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
     else:
-        page.add_difference_sentences_to_answer(estimates, label)
+        page.store_difference_sentences(estimates, label)
 
 
 def list_models_sharing_runs_with_model(profile: str, model: str) -> list[str]:

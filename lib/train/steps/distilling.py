@@ -76,7 +76,7 @@ def distil(
     objective = build_distillation_loss(training, student, teacher, Distil(**distil))
     mended = [DistillationMetrics(training.run, student)]
     return (
-        train_and_save(training, student, objective, mended, scored_splits=())
+        train_and_save(training, student, objective, mended, scored_split_prefixes=())
         | count_parameters(student)
         | first
     )

@@ -108,7 +108,7 @@ def compute_taylor_importance(
             )
             held.enter_context(
                 layer.attention.output.dense.register_forward_pre_hook(
-                    partial(scale_head_outputs, factor)
+                    partial(scale_head_contexts, factor)
                 )
             )
             dense = layer.intermediate.dense
@@ -134,7 +134,7 @@ def compute_taylor_importance(
     return Importances(head_total, neuron_total)
 
 
-def scale_head_outputs(
+def scale_head_contexts(
     head_factors: torch.Tensor,
     _module: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],
@@ -219,7 +219,7 @@ def iterate_batch_losses(
     for start in range(0, len(encoded), importance_settings.batch):
         chosen = rows[start : start + importance_settings.batch]
         batch = make_batch(encoded, chosen, device=loop.get_device())
-        with loop.use_dtype(numerics):
+        with loop.autocast_to_dtype(numerics):
             logits = loop.compute_logits(model, batch)
         labels = encoded.labels[chosen].to(logits.device)
         yield losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]

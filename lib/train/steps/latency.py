@@ -72,7 +72,7 @@ def latency(
         min(10, words - 1), words, (batch, length), device=loop.get_device()
     )
     times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
-    with torch.inference_mode(), loop.use_dtype(arithmetic):
+    with torch.inference_mode(), loop.autocast_to_dtype(arithmetic):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
                 began = read_wall_and_cpu_seconds()

@@ -44,7 +44,7 @@ def predict(
         tokenizer, split, task, training.max_length, span
     )
     metrics, arrays = marks(
-        loop.predict_logits(model, rows, arithmetic, pad_to=training.pad_to)
+        loop.predict_logits(model, rows, arithmetic, min_token_count=training.pad_to)
     )
     run.save_arrays("test", **arrays)
     return metrics | {"test_rows": len(split)}

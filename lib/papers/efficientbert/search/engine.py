@@ -204,6 +204,8 @@ def read_or_restart_history(
         return []
     os.truncate(history_path, sum(len(line) for _, line in lines))
     return [
-        Evaluation(**e | {"candidate": space.convert_json_to_net(e["candidate"])})
+        Evaluation(
+            **e | {"candidate": space.convert_json_layers_to_net(e["candidate"])}
+        )
         for e, _ in lines[1:]
     ]

@@ -174,7 +174,7 @@ def parse_prefix_notation_if_valid(
     node, (low, high) = parse_prefix_notation(formula_symbols), HEIGHTS
     allowed = (
         node
-        and low <= language.measure_height(node) <= high
+        and low <= language.measure_tree_height(node) <= high
         and is_valid_formula(node, hidden_size, inner_size, size_mismatch_rule)
     )
     return node if allowed else None

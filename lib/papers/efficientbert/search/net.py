@@ -133,15 +133,22 @@ def from_json(net_json: Json | Net) -> Net:
     )
 
 
-def make_bert(layers: int, hidden_size: int, inner_size: int, heads: int = 12) -> Net:
+def make_bert(
+    layer_count: int, hidden_size: int, inner_size: int, heads: int = 12
+) -> Net:
     """Return the description (Net) of a plain BERT encoder.
 
     It has BERT's formula "W2 gelu(W1 x)" and one feed-forward network in each layer. So
     plain BERTs are counted and drawn like searched networks.
 
-    layers: number of layers."""
+    layer_count: number of layers."""
     return Net(
-        hidden_size, inner_size, heads, "plain", "truncate", (Layer(BERT),) * layers
+        hidden_size,
+        inner_size,
+        heads,
+        "plain",
+        "truncate",
+        (Layer(BERT),) * layer_count,
     )
 
 

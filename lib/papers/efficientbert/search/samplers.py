@@ -118,7 +118,7 @@ def fit_promising_network_classifiers(
     if learned < 0:
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
-    features = space.make_features([e.candidate for e in known])
+    features = space.compute_classifier_features([e.candidate for e in known])
     fitted = fit_classifier_cascade(
         features.tobytes(), features.shape[1], tuple(e.ranking_score for e in known)
     )
@@ -161,7 +161,7 @@ def sample_unevaluated_candidate(
         # How many classifiers accept each network before one rejects it.
         steps = np.zeros(len(new), int)
         accepted = np.ones(len(new), bool)
-        features = space.make_features(new)
+        features = space.compute_classifier_features(new)
         for accepts in promising_network_classifiers:
             accepted &= accepts(features).astype(bool)
             steps += accepted

@@ -47,9 +47,9 @@ class LayerChoices:
 
         A combination has one option for each layer. The window is from `min_total` to
         `max_total`, both included. A result of 0 shows that no network fits."""
-        return int(self.count_combinations_from_layer(0, 0))
+        return int(self.count_combinations_of_last_layers(0, 0))
 
-    def count_combinations_from_layer(
+    def count_combinations_of_last_layers(
         self, first_layer: int, cost_of_earlier_layers: int | np.ndarray
     ) -> np.int64 | np.ndarray:
         """Count the combinations for the last layers that bring the cost into the
@@ -77,7 +77,7 @@ class LayerChoices:
         spent = 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
-                ways = self.count_combinations_from_layer(
+                ways = self.count_combinations_of_last_layers(
                     layer + 1, spent + self.costs[layer]
                 )
                 self._weights[layer, spent] = (

@@ -385,7 +385,7 @@ class Space:
         them."""
         return net.to_json()["layers"]
 
-    def convert_json_to_net(self, layers_json: list[list[Any]]) -> Net:
+    def convert_json_layers_to_net(self, layers_json: list[list[Any]]) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
@@ -406,7 +406,7 @@ class Space:
             for l in net.layers
         )
 
-    def make_features(self, nets: list[Net]) -> np.ndarray:
+    def compute_classifier_features(self, nets: list[Net]) -> np.ndarray:
         """Return features of N networks, float [N, F], on which classifiers are fitted.
 
         A classifier predicts from them which networks score well. The features are
@@ -458,10 +458,10 @@ def _encode_layer_features(
 ) -> list[int]:
     """Return the integers that describe one layer to classifiers.
 
-    They are a part of `Space.make_features`. Where only sizes are searched, the list is
-    [size_index]. Else it has 20 entries, a number for each symbol of `formula` in
-    prefix order (operation before operands), then -1. A linear map has the number
-    `size_index`, or 0 where sizes are not searched.
+    They are a part of `Space.compute_classifier_features`. Where only sizes are
+    searched, the list is [size_index]. Else it has 20 entries, a number for each symbol
+    of `formula` in prefix order (operation before operands), then -1. A linear map has
+    the number `size_index`, or 0 where sizes are not searched.
 
     formula: that of the feed-forward networks (FFNs), such as "W2 gelu(W1 x)".
     size_index: index, 0 to 15, of the layer's size (`find_layer_size_index`).

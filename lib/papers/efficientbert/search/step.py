@@ -89,7 +89,7 @@ def search(
     start = run.inputs["start"].model_folder
     projection = students.load_hidden_state_projection(start)
     assert projection is not None
-    tables = students.list_embedding_sizes(
+    tables = students.find_embedding_sizes_of_config(
         backbone.load(start)[0].config, len(projection[0])
     )
     where = from_json({"start": net, "tables": tables} | space)
@@ -111,7 +111,7 @@ def search(
     }
 
 
-def make_search_result(space: Space, net: Net) -> SearchResult:
+def make_search_result(space: Space, best_net: Net) -> SearchResult:
     """Return the results of a search that later runs take as arguments, as plain JSON.
 
     "net" is the network that the search found. "supernet" has the same formulas of
@@ -123,20 +123,20 @@ def make_search_result(space: Space, net: Net) -> SearchResult:
 
     space: the set of networks that was searched; its bounds of parameters hold for the
     subnetworks too.
-    net: the best network."""
+    best_net: the best network."""
     largest = {"stack": max(STACKS), "q": min(QS)}
     full_net = replace(
-        net, layers=tuple(replace(layer, **largest) for layer in net.layers)
+        best_net, layers=tuple(replace(layer, **largest) for layer in best_net.layers)
     )
     fitting = replace(
-        space, stage="stage3", start=net, low=0, high=0
+        space, stage="stage3", start=best_net, low=0, high=0
     ).allowed_size_indices_by_layer
     choices = [
         [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
-        for fits, layer in zip(fitting, net.layers, strict=True)
+        for fits, layer in zip(fitting, best_net.layers, strict=True)
     ]
     return {
-        "net": net.to_json(),
+        "net": best_net.to_json(),
         "supernet": full_net.to_json(),
         "shared": {"window": [space.low, space.high or ENDLESS], "choices": choices},
     }
