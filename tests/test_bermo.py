@@ -111,7 +111,7 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
         for epochs in bermo.find_setting(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.make_pruning_settings(profile, task, epochs=epochs)
             rows = bermo.EXAMPLES[profile] or {
-                task: bermo.make_data_descriptor(profile, task)["rows"]
+                task: bermo.make_bermo_data_descriptor(profile, task)["rows"]
             }
             steps = ceil(rows[task] / train.batch) * epochs
             schedules.plan_threshold_ramp(prune, steps)
@@ -139,9 +139,11 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 def grids_of(profile):
     """{page: rows of its grid}."""
     return {
-        notebook.make_notebook_id(path)[6:9]: notebook.execute_grid_cell_and_list_rows(
-            path, {"profile": profile}
-        )["grid"]
+        notebook.make_notebook_id(path)[
+            6:9
+        ]: notebook.execute_grid_cell_and_list_planned_runs(path, {"profile": profile})[
+            "grid"
+        ]
         for path in RUN
     }
 
@@ -185,9 +187,9 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
     (path,) = notebook.find_notebooks([f"bermo_{page}"])
-    rows = notebook.execute_grid_cell_and_list_rows(path, {"profile": "toy", **axes})[
-        "grid"
-    ]
+    rows = notebook.execute_grid_cell_and_list_planned_runs(
+        path, {"profile": "toy", **axes}
+    )["grid"]
     group, name, value = option
     found = [row["spec"].args.get(group, {}) for row in rows]
     found = [each.get(name) if isinstance(each, dict) else each for each in found]
@@ -199,7 +201,8 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 def test_recorded_specs_need_no_data(without_data):
     without_data()
     assert all(
-        notebook.execute_grid_cell_and_list_rows(path, {})["recorded"] for path in RUN
+        notebook.execute_grid_cell_and_list_planned_runs(path, {})["recorded"]
+        for path in RUN
     )
 
 
@@ -303,7 +306,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
 
 
 def test_printed_rows_have_our_names():
-    found = bermo_tables.read_printed_table(
+    found = bermo_tables.read_printed_bermo_scores(
         "table04_pruning_methods", ("Pruning Approach", "Model")
     )
     assert set(found) == {

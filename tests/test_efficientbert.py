@@ -120,7 +120,7 @@ def test_what_each_row_inherits(anywhere):
     }
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
     whole = efficientbert.pretrained_supernet_spec("paper")
-    several = efficientbert.search_stage_3_supernet_spec("paper")
+    several = efficientbert.stage_3_supernet_spec("paper")
     for name in (
         "EfficientBERT",
         "EfficientBERT_TINY",
@@ -150,7 +150,7 @@ def test_what_each_row_inherits(anywhere):
 
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
-    several = efficientbert.search_stage_3_supernet_spec("paper")
+    several = efficientbert.stage_3_supernet_spec("paper")
     assert several.inputs["start"].inputs[
         "start"
     ] == efficientbert.pretrained_supernet_spec("paper")
@@ -197,7 +197,7 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
-        assert notebook.execute_grid_cell_and_list_rows(path, {}).keys() & {
+        assert notebook.execute_grid_cell_and_list_planned_runs(path, {}).keys() & {
             "recorded",
             "known_scores",
         }

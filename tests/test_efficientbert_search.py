@@ -66,7 +66,7 @@ def test_deviations_count_the_candidates_that_evolution_proposes():
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.execute_grid_cell_and_list_rows(
+    found = notebook.execute_grid_cell_and_list_planned_runs(
         notebook.find_notebook_path(page), {"profile": profile}
     )
     specs = [row["spec"] for row in found["grid"]]
@@ -78,7 +78,7 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def table_5(profile, **values):
     """The grid of Table 5."""
     (path,) = notebook.find_notebooks(["efficientbert_t05_*"])
-    return notebook.execute_grid_cell_and_list_rows(
+    return notebook.execute_grid_cell_and_list_planned_runs(
         path, {"profile": profile} | values
     )["grid"]
 
@@ -90,7 +90,7 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
     specs = {row["model"]: row["spec"] for row in rows}
     printed = {
         row["Model"]
-        for row in published.read_rows("efficientbert", "table05_search_stages")
+        for row in published.read_printed_rows("efficientbert", "table05_search_stages")
     }
     assert printed < specs.keys()
     for name, spec in specs.items():
@@ -105,7 +105,8 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
     with pytest.raises(ValueError, match="unknown text: 'wikipedi'"):
         table_5("paper", texts=["wikipedi"])
     searches = [
-        search.search_spec("paper", stage) for stage in ("single", "stage1", "stage2")
+        search.search_stage_spec("paper", stage)
+        for stage in ("single", "stage1", "stage2")
     ]
     assert {spec.inputs["start"] for spec in searches} == {
         efficientbert.search_stages_1_and_2_supernet_spec("paper")
@@ -114,7 +115,8 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
 
 def test_the_paper_s_searches_are_as_printed(anywhere):
     found = {
-        stage: search.search_spec("paper", stage) for stage in search.BUDGET["paper"]
+        stage: search.search_stage_spec("paper", stage)
+        for stage in search.BUDGET["paper"]
     }
     budgets = {"stage1": 1900, "stage2": 100, "stage3": 3000, "single": 2700}
     learns = {
@@ -148,7 +150,7 @@ def test_the_paper_s_searches_are_as_printed(anywhere):
 
 
 def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
-    last = search.search_spec("paper", "stage3")
+    last = search.search_stage_spec("paper", "stage3")
     for spec in (search.retraining_spec("paper", "RTE", last), last):
         assert spec.seed is None and spec.inputs["start"].seed is None
     assert (
@@ -161,7 +163,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.execute_grid_cell_and_list_rows(
+    grid = notebook.execute_grid_cell_and_list_planned_runs(
         notebook.find_notebook_path(PAGES[1]), values
     )["grid"]
     told = [
@@ -178,7 +180,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.execute_grid_cell_and_list_rows(
+        notebook.execute_grid_cell_and_list_planned_runs(
             notebook.find_notebook_path(PAGES[0]), values
         )
 
@@ -199,7 +201,7 @@ def test_half_of_each_search_is_evolved(profile):
 def test_a_stage_begins_where_the_one_before_it_ended(anywhere):
     for profile in ("toy", "mini", "paper"):
         one, two, three = (
-            search.search_spec(profile, stage) for stage in search.STAGES
+            search.search_stage_spec(profile, stage) for stage in search.STAGES
         )
         assert two.inputs["before"] == one and three.inputs["before"] == two
         assert three.inputs["start"].inputs["search"] == two
@@ -207,7 +209,9 @@ def test_a_stage_begins_where_the_one_before_it_ended(anywhere):
 
 def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere):
     """The setting S1 of the protocol."""
-    one, last = (search.search_spec("mini", stage) for stage in ("stage1", "stage3"))
+    one, last = (
+        search.search_stage_spec("mini", stage) for stage in ("stage1", "stage3")
+    )
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (2000, 4000)
     assert last.args["data"]["held_out"] == 4000 and "teacher" in last.inputs
     assert {s.args["search"]["score"] for s in (one, last)} == {"loss"}
@@ -216,7 +220,7 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
     assert brief.args["train"] == one.args["train"]
     assert (brief.args["train"]["epochs"], brief.args["train"]["lr"]) == (3, 3e-4)
     for profile in ("toy", "paper"):
-        assert "score" not in search.search_spec(profile, "stage1").args["search"]
+        assert "score" not in search.search_stage_spec(profile, "stage1").args["search"]
         assert (
             "score"
             not in search.short_training_spec(
@@ -310,7 +314,7 @@ def shrunk():
     change.setitem(
         search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5}
     )
-    yield search.search_spec("toy", "stage3")
+    yield search.search_stage_spec("toy", "stage3")
     change.undo()
 
 
@@ -319,7 +323,7 @@ def last(make):
     """The same, run with one retrained winner."""
     with shrunk() as last:
         make(search.retraining_spec("toy", "CoLA", last))
-        make(search.search_spec("toy", "single"))
+        make(search.search_stage_spec("toy", "single"))
         yield last
 
 
@@ -362,7 +366,7 @@ def test_the_single_stage_begins_as_stage_1_does(make, last):
     single, one = (
         lines(make(spec))[1]
         for spec in (
-            search.search_spec("toy", "single"),
+            search.search_stage_spec("toy", "single"),
             last.inputs["before"].inputs["before"],
         )
     )
@@ -373,7 +377,7 @@ def test_the_single_stage_begins_as_stage_1_does(make, last):
 def test_killed_in_any_stage_a_search_finds_the_same_winner(
     stage, calls, make, last, tmp_path, monkeypatch
 ):
-    spec = search.search_spec("toy", stage).with_seed(1)
+    spec = search.search_stage_spec("toy", stage).with_seed(1)
     whole = make(spec)
     other = store_with(tmp_path, *map(make, spec.input_specs_with_seeds.values()))
     stop_at(monkeypatch, loop, "make_batch", calls)
@@ -389,7 +393,7 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.execute_grid_cell_and_list_rows(
+    grid = notebook.execute_grid_cell_and_list_planned_runs(
         notebook.find_notebook_path(PAGES[1]), values
     )["grid"]
     return collect_results(grid, store)
@@ -502,11 +506,11 @@ def test_pages_of_nothing_are_empty(store, last):
 
 
 def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
-    more = search.search_spec("toy", "stage2", candidate_count_factor=2)
+    more = search.search_stage_spec("toy", "stage2", candidate_count_factor=2)
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.execute_grid_cell_and_list_rows(
+    rows = notebook.execute_grid_cell_and_list_planned_runs(
         notebook.find_notebook_path(PAGES[2]), values
     )["grid"]
     brief = [row for row in rows if row["kind"] == "search"]

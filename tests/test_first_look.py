@@ -1,4 +1,5 @@
-"""Toy is a first look: few runs, whole axes where a reader wants them, pages in an order."""
+"""Toy is a first look: few runs, whole axes where a reader wants them, pages in an
+order."""
 
 import pytest
 from conftest import every_spec
@@ -22,7 +23,7 @@ AWAY = {
 
 
 def rows(page, **values):
-    return notebook.execute_grid_cell_and_list_rows(
+    return notebook.execute_grid_cell_and_list_planned_runs(
         notebook.find_notebook_path(page), {"profile": "toy"} | values
     )["grid"]
 
@@ -71,7 +72,7 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     names += ["bermo_01_summary"]
     paths = [notebook.find_notebook_path(name) for name in names]
     made = {
-        path: notebook.execute_grid_cell_and_list_rows(
+        path: notebook.execute_grid_cell_and_list_planned_runs(
             path, {}, include_rows_of_recorded_runs=False
         )
         for path in paths

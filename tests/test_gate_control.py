@@ -122,7 +122,7 @@ def test_a_jump_ends_at_the_bounds():
     c = control(replace(PLAIN, share=1.0, weight=0.0))
     alphas, gradient = OPEN.copy(), ZERO.copy()
     alphas[:4], gradient[:6] = -5, (1e-9, -1e-9, 3, -3, 1e-9, -2)
-    moved, _, note = c.update_alphas(alphas, ZERO, gradient, 0, 10)
+    moved, _, note = c.compute_alpha_update(alphas, ZERO, gradient, 0, 10)
     assert moved[:6].tolist() == [-5, 5, -5, 5, -5, 5] and (moved[6:] == 5).all()
     assert note.tolist() == [0.3, c.compute_cost_ratio_of_alphas(moved), 1, 2]
 
@@ -130,7 +130,7 @@ def test_a_jump_ends_at_the_bounds():
 def test_as_reported_one_step_takes_off_a_tenth():
     """The overshoot: 10 % of all gates at once, where the schedule asked for 0.03 %."""
     c = control(replace(PLAIN, ratio=0.98))
-    moved, _, note = c.update_alphas(OPEN, ZERO, ZERO, 0, 1)
+    moved, _, note = c.compute_alpha_update(OPEN, ZERO, ZERO, 0, 1)
     assert note[2] == 4 * (2 + 120) and 1 - c.compute_cost_ratio_of_alphas(
         moved
     ) == pytest.approx(0.126, abs=0.001)
@@ -159,7 +159,7 @@ def test_heads_and_neurons_switch_off_at_the_same_rate_over_many_steps():
     random, heads, neurons = np.random.default_rng(0), 0, 0
     c = control(replace(OURS, ratio=0.99))
     for step in range(250):
-        moved, _, _ = c.update_alphas(
+        moved, _, _ = c.compute_alpha_update(
             OPEN, ZERO, random.normal(size=4848) ** 2, step + 400, 2000
         )
         heads += (moved < 0)[c.region % 2 == 0].mean()
@@ -174,7 +174,9 @@ def noise(c, steps, scale, seed):
     bias = random.normal(size=number) * scale
     for step in range(steps):
         gradient = bias + scale * random.normal(size=number)
-        alphas, average, note = c.update_alphas(alphas, average, gradient, step, steps)
+        alphas, average, note = c.compute_alpha_update(
+            alphas, average, gradient, step, steps
+        )
         notes.append(note)
     return alphas, average, np.array(notes)
 
@@ -223,13 +225,13 @@ def test_below_the_target_gates_switch_on_and_none_off():
     c = control(replace(OURS, schedule="none", ratio=0.5))
     alphas = np.where(np.arange(4848) % 5 < 2, 5.0, -5.0)
     before = c.compute_cost_ratio_of_alphas(alphas)
-    moved, _, note = c.update_alphas(alphas, ZERO, np.full(4848, -1.0), 0, 10)
+    moved, _, note = c.compute_alpha_update(alphas, ZERO, np.full(4848, -1.0), 0, 10)
     assert (
         before < c.compute_cost_ratio_of_alphas(moved)
         and note[2] == 0
         and note[3] == (moved > alphas).sum() > 0
     )
-    kept, _, note = c.update_alphas(
+    kept, _, note = c.compute_alpha_update(
         alphas, ZERO, np.full(4848, 1.0), 0, 10
     )  # nobody wants to
     assert note[2:].tolist() == [0, 0] and (kept == alphas).all()
@@ -258,8 +260,8 @@ def test_memory_averages_the_gradients():
     c = control(replace(OURS, memory=0.5, weight=0.0, schedule="none", ratio=0.999))
     a, b = np.zeros(4848), np.zeros(4848)
     a[700], b[700], b[800] = -3.0, 1.2, 0.1
-    _, average, _ = c.update_alphas(OPEN, ZERO, a, 0, 9)
-    alphas, average, _ = c.update_alphas(OPEN, average, b, 1, 9)
+    _, average, _ = c.compute_alpha_update(OPEN, ZERO, a, 0, 9)
+    alphas, average, _ = c.compute_alpha_update(OPEN, average, b, 1, 9)
     assert average[[700, 800]] == pytest.approx([0.5 * 1.2 + 0.25 * -3.0, 0.05])
     assert alphas[800] == -5 and alphas[700] == 5  # 700 wants to stay on average
 
@@ -272,7 +274,7 @@ def test_a_region_is_never_emptied():
         c = control(options)
         alphas, average = OPEN, ZERO
         for step in range(5):
-            alphas, average, _ = c.update_alphas(
+            alphas, average, _ = c.compute_alpha_update(
                 alphas, average, np.ones(4848) + np.arange(4848), step, 5
             )
         assert np.bincount(c.region, c.find_active_gates(alphas)).min() == 1

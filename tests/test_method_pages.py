@@ -94,7 +94,7 @@ def test_a_table_of_pages_links_to_pages_of_its_form():
 
 def test_what_is_folded_stays_so_in_git():
     assert (
-        notebook.normalise_notebook_json(nbformat.writes(book())).count(
+        notebook.format_notebook_json_as_committed(nbformat.writes(book())).count(
             '"source_hidden": true'
         )
         == 1

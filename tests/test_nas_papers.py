@@ -29,7 +29,7 @@ NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 def grid(name, **values):
     """The rows of the grid of a page."""
     (path,) = notebook.find_notebooks([f"nas_{name}"])
-    return notebook.execute_grid_cell_and_list_rows(path, values)["grid"]
+    return notebook.execute_grid_cell_and_list_planned_runs(path, values)["grid"]
 
 
 def cells(name):
@@ -243,7 +243,7 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     )["Value"]
     for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
         plain, more = (
-            nas.architecture_search_spec("paper", task, has_augmented_rows=it)
+            nas.architecture_search_spec("paper", task, searches_on_augmented_rows=it)
             for it in (False, True)
         )
         assert plain.args["train"]["epochs"] == epochs
@@ -456,9 +456,9 @@ def test_tables_of_searches():
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",
     }
-    table = nas_tables.read_transposed_table("table05_nas_vs_random", str)
+    table = nas_tables.read_printed_scores_by_model("table05_nas_vs_random", str)
     assert table["10% NAS"]["published", "CoLA mcc"] == 36.2
-    sizes = nas_tables.read_transposed_table("table04_dev_size_sweep", str)
+    sizes = nas_tables.read_printed_scores_by_model("table04_dev_size_sweep", str)
     assert list(sizes) == ["10%", "30%", "50%", "70%", "100%"]
 
 

@@ -149,7 +149,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
 ):
     expected = made(store, spec.with_seed(0))
     other = Store(runs_folder=tmp_path, records_folder=tmp_path / "none")
-    calls = stop_at(monkeypatch, GateController, "update_alphas", 8)
+    calls = stop_at(monkeypatch, GateController, "compute_alpha_update", 8)
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.with_seed(0), checkpoint_interval_seconds=-1)
     run = made(other, spec.with_seed(0))

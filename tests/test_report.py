@@ -92,7 +92,7 @@ def write(folder, name, *artefact, grid=GRID):
         "nbformat_minor": 5,
     }
     (folder / f"{name}.ipynb").write_text(
-        notebook.normalise_notebook_json(json.dumps(body))
+        notebook.format_notebook_json_as_committed(json.dumps(body))
     )
 
 

@@ -14,7 +14,7 @@ from lib.papers.bermo.schedules import (
     Ramp,
     compute_next_penalty_weight,
     compute_normalised_mask_score_target,
-    compute_penalty_weight,
+    compute_penalty_weight_at_threshold,
     plan_threshold_ramp,
 )
 from lib.train.loop import compute_learning_rate_factor
@@ -66,13 +66,15 @@ def test_a_ramp_goes_one_way_from_start_to_end(ends, steps, warmups):
 def test_lambda_rises_with_the_threshold_of_soft_movement():
     options = soft(warmup_steps=100, initial_warmup=1, final_warmup=1)
     ramp = plan_threshold_ramp(options, 1000)
-    assert compute_penalty_weight(ramp(100), options) == 0.0
-    assert compute_penalty_weight(ramp(1000), options) == pytest.approx(200, abs=1e-12)
+    assert compute_penalty_weight_at_threshold(ramp(100), options) == 0.0
+    assert compute_penalty_weight_at_threshold(ramp(1000), options) == pytest.approx(
+        200, abs=1e-12
+    )
     for step in (101, 300, 500, 899):
         x = (step - 100) / 800
-        assert compute_penalty_weight(ramp(step), options) == pytest.approx(
-            200 * (1 - (1 - x) ** 3), abs=1e-10
-        )
+        assert compute_penalty_weight_at_threshold(
+            ramp(step), options
+        ) == pytest.approx(200 * (1 - (1 - x) ** 3), abs=1e-10)
 
 
 def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
@@ -178,7 +180,7 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
             )
             weight = compute_next_penalty_weight(weight, error, before, 200.0)
             before = error
-        push = weight * compute_penalty_weight(ramp(step), soft()) / 200
+        push = weight * compute_penalty_weight_at_threshold(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)
     assert score == pytest.approx(cut, abs=0.05)
 
@@ -188,6 +190,6 @@ def test_lambda_of_l0_is_whole_from_the_first_step():
         method="l0", final_threshold=1.0, lr=0.1, init=2.197, final_lambda=50.0
     )
     ramp = plan_threshold_ramp(options, 100)
-    assert {compute_penalty_weight(ramp(step), options) for step in range(101)} == {
-        50.0
-    }
+    assert {
+        compute_penalty_weight_at_threshold(ramp(step), options) for step in range(101)
+    } == {50.0}

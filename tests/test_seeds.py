@@ -128,9 +128,10 @@ def official():
 def lacking(path):
     """[(claim, cell, model, seeds)] that a cell plans and the grid of its page at mini
     lacks."""
+    values = {"profile": "mini"}
     grid = [
         row
-        for made in notebook.execute_grid_cell_and_list_rows(path, {"profile": "mini"}).values()
+        for made in notebook.execute_grid_cell_and_list_planned_runs(path, values).values()
         for row in made
     ]  # fmt: skip
     found = []
@@ -199,7 +200,7 @@ def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
 @pytest.mark.papers("ghostbert")
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
-    grid = notebook.execute_grid_cell_and_list_rows(
+    grid = notebook.execute_grid_cell_and_list_planned_runs(
         path, {"profile": "mini", "seeds": [3]}
     )["grid"]
     assert {row["seed"] for row in grid} == {3}

@@ -368,7 +368,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:
-            last = search.search_spec("mini", search.LAST)
+            last = search.search_stage_spec("mini", search.LAST)
             told += [
                 search.make_proxy_task_descriptor("mini", *search.PART["mini"]),
                 last.args["data"],

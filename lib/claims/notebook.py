@@ -278,7 +278,7 @@ def is_non_empty_row_list(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def execute_grid_cell_and_list_rows(
+def execute_grid_cell_and_list_planned_runs(
     notebook_path: Path,
     parameter_values: ParameterValues,
     include_rows_of_recorded_runs: bool = True,
@@ -339,7 +339,7 @@ def list_notebook_runs_to_execute(profile: str, notebook_id: str) -> list[Row]:
 
     profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = find_notebooks([notebook_id])
-    return execute_grid_cell_and_list_rows(
+    return execute_grid_cell_and_list_planned_runs(
         path, {"profile": profile}, include_rows_of_recorded_runs=False
     ).get("grid", [])
 
@@ -360,7 +360,7 @@ def list_parameters_set_by_papermill(cell_sources: Iterable[str]) -> list[str]:
 
 
 @cache
-def normalise_notebook_json(notebook_json: str) -> str:
+def format_notebook_json_as_committed(notebook_json: str) -> str:
     """Return a notebook's JSON text in a normal form, so that diffs show edits alone.
 
     The form has no outputs, execution counts, empty cells or tags of papermill. Cells
@@ -396,7 +396,9 @@ def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
     It is {"parameters": default values, "cells": digest of all cells but the one with
     these values}. The dicts of all notebooks are committed, for comparison."""
     others = []
-    for cell in json.loads(normalise_notebook_json(notebook_path.read_text()))["cells"]:
+    for cell in json.loads(
+        format_notebook_json_as_committed(notebook_path.read_text())
+    )["cells"]:
         tags = cell["metadata"].get("tags", [])
         if "parameters" not in tags:
             others.append([cell["cell_type"], tags, cell["source"]])
@@ -448,17 +450,17 @@ def read_committed_notebook_digests() -> dict[str, NotebookDigest]:
 def rewrite_notebooks_in_committed_form() -> list[Path]:
     """Rewrite all notebooks in the form in which they are committed to git.
 
-    This form has no outputs or execution counts (`normalise_notebook_json`). The file
-    `paths.COMMITTED` with the digests of the notebooks is written anew too. Return the
-    paths of those files alone that changed. Raises Refused for a file that is no
-    notebook, before any file is written."""
+    This form has no outputs or execution counts (`format_notebook_json_as_committed`).
+    The file `paths.COMMITTED` with the digests of the notebooks is written anew too.
+    Return the paths of those files alone that changed. Raises Refused for a file that
+    is no notebook, before any file is written."""
     books = find_notebooks()
     for path in books:
         read_cell_sources_by_tag(path)
     files = [*books, paths.COMMITTED]
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
-        disk.write_text_file(path, normalise_notebook_json(path.read_text()))
+        disk.write_text_file(path, format_notebook_json_as_committed(path.read_text()))
     forms = {make_notebook_id(path): digest_notebook_parts(path) for path in books}
     disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
     return [path for path in files if path.read_bytes() != before.get(path)]

@@ -138,25 +138,25 @@ def check_encoder(folder: Path, task: Task | None) -> None:
         fix = "fix: save model and configuration together, by save_pretrained"
         raise Refused(f"{folder}: {'; '.join(wrong[:3])}{more}; {fix}")
     wrong = [
-        *iterate_non_finite_tensor_errors(weights, tensors),
-        *list_tokenizer_faults(
+        *list_non_finite_tensor_errors(weights, tensors),
+        *list_tokenizer_errors(
             read_tokenizer_ids(folder, shape.family), shape, config, task
         ),
-        *(list_head_faults(folder, tensors, config, task) if task else []),
+        *(list_task_head_errors(folder, tensors, config, task) if task else []),
     ]
     if wrong:
         raise Refused(f"{folder}: {'; '.join(wrong)}")
 
 
-def find_missing_model_file(folder: Path) -> str:
-    """Return the name of the first file that a model folder lacks, or "" if none.
+def find_missing_model_file(folder: Path) -> str | None:
+    """Return the name of the first file that a model folder lacks, or None.
 
     Needed are a configuration, weights in safetensors, and a vocabulary. For the
     vocabulary several names are allowed, which are joined by " or "."""
     for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
         if not any((folder / name).is_file() for name in names):
             return " or ".join(names)
-    return ""
+    return None
 
 
 def explain_missing_file(folder: Path, missing_file: str) -> str:
@@ -307,7 +307,7 @@ def list_tensor_errors(
             yield f"{name} is {tensor['dtype']}, expected a floating-point type"
 
 
-def iterate_non_finite_tensor_errors(
+def list_non_finite_tensor_errors(
     safetensors_file: Path, header_by_tensor_name: Mapping[str, Json]
 ) -> Iterator[str]:
     """Yield a sentence on the first small tensor that has a NaN or an infinity.
@@ -405,7 +405,7 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
     return read_json_object(folder / "vocab.json")
 
 
-def list_tokenizer_faults(
+def list_tokenizer_errors(
     tokenizer_ids: TokenizerIds, shape: Shape, config: Json, task: Task | None
 ) -> Iterator[str]:
     """Yield a sentence for each fault by which a tokenizer does not fit an encoder.
@@ -436,7 +436,7 @@ def list_tokenizer_faults(
         yield f"type_vocab_size is {shape.types}, and pairs have {tokenizer_ids.types}; {fix}"
 
 
-def list_head_faults(
+def list_task_head_errors(
     folder: Path, header_by_tensor_name: Mapping[str, Json], config: Json, task: Task
 ) -> Iterator[str]:
     """Yield one sentence if the task head in a model folder does not fit a task.

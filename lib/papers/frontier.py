@@ -71,7 +71,10 @@ def uniformly_pruned_student_spec(
     width_in_twelfths: the share of heads and neurons that each layer keeps, times
     12."""
     teacher = grids.teacher_spec(profile, task)
-    cut = {"op": "cut", "heads": students.count_kept_heads(profile, width_in_twelfths)}
+    cut = {
+        "op": "cut",
+        "heads": students.scale_kept_head_count(profile, width_in_twelfths),
+    }
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
     train = make_single_stage_train_settings(students.FINETUNE, profile, task)
@@ -79,7 +82,7 @@ def uniformly_pruned_student_spec(
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
 
-def full_width_finetuned_spec(profile: str, task: str, unused_width: int) -> Spec:
+def finetuned_full_width_spec(profile: str, task: str, unused_width: int) -> Spec:
     return grids.teacher_spec(profile, task)
 
 
@@ -95,7 +98,7 @@ def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spe
     return students.student_spec(profile, task, HEADS)
 
 
-def student_of_pruning_module_spec(
+def student_pruned_by_module_spec(
     profile: str, task: str, flops_budget_in_twelfths: int, module_name: str
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned by a further method.
@@ -206,21 +209,21 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
     lib.methods, and combinations of papers. A combination is left out where the code of
     one of its papers is missing."""
     points = {
-        "Whole": Method("whole", full_width_finetuned_spec, "all", once=True),
+        "Whole": Method("whole", finetuned_full_width_spec, "all", once=True),
         "Width": Method("paper", students.student_spec),
         "Whole, distilled": Method(
             "control", distilled_full_width_spec, "all", once=True
         ),
         "Uniform": Method("control", uniformly_pruned_student_spec),
     }
-    in_int8 = partial(quantised_spec, make_trained_spec=full_width_finetuned_spec)
+    in_int8 = partial(quantised_spec, make_trained_spec=finetuned_full_width_spec)
     points["Int8"] = Method("control", in_int8, "all", once=True)
     for title, name in METHODS.items():
         if title in points:
             fault = f"lib.methods.METHODS names {name!r} {title!r}"
             raise Refused(f"{fault}, as another method is called: take another name")
         points[title] = Method(
-            "control", partial(student_of_pruning_module_spec, module_name=name), name
+            "control", partial(student_pruned_by_module_spec, module_name=name), name
         )
     papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
@@ -340,12 +343,12 @@ def explain_unplanned_parameter_count(
     flops_budget_in_twelfths: int,
     trained_parameter_count: float,
     uncompressed_parameter_count: float,
-) -> str:
+) -> str | None:
     """Return why a trained model cannot be compared, where its size is not as planned.
 
     FLOPs of a further method (a module of lib.methods) are counted from its
     `plan_pruning`, and its `prune` makes the model. If the two disagree, the FLOPs are
-    those of another model. The text is "" where they agree, and for other methods.
+    those of another model. None where they agree, and for other methods.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs.
@@ -354,7 +357,7 @@ def explain_unplanned_parameter_count(
     shape = find_encoder_shape(profile)
     pruning_rule = TABLE[method_name].keeps
     if pruning_rule not in METHODS.values():
-        return ""
+        return None
     count = partial(
         cost.count_parameters_of_layers, shape.hidden, shape.hidden // shape.heads
     )
@@ -363,7 +366,7 @@ def explain_unplanned_parameter_count(
     )
     expected = uncompressed_parameter_count - removed_parameters
     if trained_parameter_count == expected:
-        return ""
+        return None
     return (
         f"left out {method_name} at {flops_budget_in_twelfths}/{HEADS}: its model has "
         f"{trained_parameter_count:,.0f} parameters, but the layers that `plan_pruning` of "

@@ -255,7 +255,7 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
 
 
 @cache_results_while_enabled
-def initial_checkpoint_spec(profile: str, checkpoint_name: str) -> Spec:
+def checkpoint_or_user_encoder_spec(profile: str, checkpoint_name: str) -> Spec:
     """Return the Spec (description of a run) that takes a published checkpoint.
 
     A user's own encoder takes the place of any checkpoint. Raises Refused for an

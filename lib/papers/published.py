@@ -88,7 +88,7 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     return pd.read_csv(file, na_values="-", **csv_options)
 
 
-def read_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
+def read_printed_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
     """Return the rows of a paper's printed table as dicts {column: value}.
 
     Numbers are PrintedNumbers: they compute as floats, and show the digits of the
@@ -119,7 +119,7 @@ def read_table_with_printed_digits(paper: str, table_name: str) -> pd.DataFrame:
     paper, table_name: folder and file name, without suffix, of the table's CSV file."""
     import pandas as pd
 
-    return pd.DataFrame(read_rows(paper, table_name), dtype=object)
+    return pd.DataFrame(read_printed_rows(paper, table_name), dtype=object)
 
 
 def make_printed_score_table(
@@ -146,7 +146,7 @@ def make_printed_score_table(
     with "Avg" always become "average"."""
     new_name_by_column = dict(new_name_by_column)
     by_row = {}
-    for row in read_rows(paper, table_name):
+    for row in read_printed_rows(paper, table_name):
         key = rename_row(
             row.pop(label_columns)
             if isinstance(label_columns, str)

@@ -49,7 +49,7 @@ def count_heads_of_paper_model(family: str = "bert") -> int:
     return find_encoder_shape("paper", family).heads
 
 
-def count_kept_heads(
+def scale_kept_head_count(
     profile: str, kept_heads_of_paper_model: int, family: str = "bert"
 ) -> int:
     """Return how many attention heads an encoder keeps in each layer at a given width.
@@ -95,7 +95,7 @@ def select_possible_widths(
         check_known_name("width in twelfths", width, range(1, HEADS + 1))
     heads = find_encoder_shape(profile).heads
     possible_widths = tuple(m for m in widths_in_twelfths if not m * heads % HEADS)
-    return possible_widths or (count_kept_heads(profile, widths_in_twelfths[0]),)
+    return possible_widths or (scale_kept_head_count(profile, widths_in_twelfths[0]),)
 
 
 class StudentPlan(NamedTuple):
@@ -125,7 +125,7 @@ def plan_student_surgery(
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of the ghost modules; None for none.
     family: family of encoders, such as "bert"."""
-    heads = count_kept_heads(profile, kept_heads_of_paper_model, family)
+    heads = scale_kept_head_count(profile, kept_heads_of_paper_model, family)
     surgery = []
     pruned = heads < find_encoder_shape(profile, family).heads
     inputs = {"teacher": teacher_spec(profile, task, family)}
@@ -240,7 +240,7 @@ def student_spec(
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
     family: str = "bert",
-    is_augmented: bool | None = None,
+    trains_on_augmented_rows: bool | None = None,
     targets: Targets = LABELS,
     learning_rate: float | None = None,
     epoch_factor: int = 1,
@@ -257,8 +257,8 @@ def student_spec(
     ghost_options: settings of ghost modules (GhostBERT's convolutions); None gives the
     pruned baseline.
     family: family of encoders, such as "bert".
-    is_augmented: whether the student is distilled on augmented rows; None takes the
-    profile's choice.
+    trains_on_augmented_rows: whether the student is distilled on augmented rows; None
+    takes the profile's choice.
     targets: what the fine-tuning learns, by default labels.
     learning_rate: learning rate of the distillation; None and 0 mean that of the
     profile.
@@ -272,7 +272,11 @@ def student_spec(
     train = adapt_train_settings_to_ghosts(
         train, ghost_options, ghost_kernel_learning_rate
     )
-    if AUGMENTED[profile] if is_augmented is None else is_augmented:
+    if (
+        AUGMENTED[profile]
+        if trains_on_augmented_rows is None
+        else trains_on_augmented_rows
+    ):
         inputs["augmented"] = grids.augmented_rows_spec(profile, task)
     elif (
         CACHED[profile]

@@ -51,7 +51,7 @@ from lib.report.tables import (
     collect_results,
     escape_markdown_line,
     format_table_cell,
-    join_name_levels,
+    join_levels_of_each_name,
     table_to_html,
     table_to_markdown,
     tabulate_finished_and_missing_seeds,
@@ -308,7 +308,7 @@ class Page:
             caption = (
                 f"{caption.removesuffix('.')}. {self.custom_data_and_model_notes[0]}"
             )
-        rows = ", ".join(join_name_levels(frame.index, " "))
+        rows = ", ".join(join_levels_of_each_name(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
@@ -317,11 +317,11 @@ class Page:
         text = frame.map(format_table_cell, na_action="ignore")
         stem = self._build_file_stem(file_suffix)
         shown, turned = arrange_columns_for_page(text)
-        flat = text.set_axis(join_name_levels(text.columns, ", "), axis=1)
+        flat = text.set_axis(join_levels_of_each_name(text.columns, ", "), axis=1)
         self._write_file(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
         light = table_to_markdown(
-            shown.set_axis(join_name_levels(shown.columns, ", "), axis=1)
+            shown.set_axis(join_levels_of_each_name(shown.columns, ", "), axis=1)
         )
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):

@@ -91,7 +91,7 @@ class Report:
             why = errors_by_notebook.get(path)
             try:
                 filled = notebook.complete_parameter_values(path, parameter_values)
-                text = notebook.normalise_notebook_json(path.read_text())
+                text = notebook.format_notebook_json_as_committed(path.read_text())
                 left = set(
                     store.list_missing_specs(notebook.list_specs_to_run(variables))
                 )

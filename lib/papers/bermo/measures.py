@@ -92,7 +92,7 @@ def tabulate_epochs_to_bert_score(
     )
 
 
-def list_epochs_to_bert_score(
+def list_epochs_until_baseline_score(
     runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
@@ -115,7 +115,7 @@ def list_epochs_to_bert_score(
 
 MEASURES = {
     "epochs to match": Measure(
-        "epochs", by_run=list_epochs_to_bert_score, resolution=1.0
+        "epochs", by_run=list_epochs_until_baseline_score, resolution=1.0
     ),
     "gradient of the lower layers": Measure(
         "decades", by_run=list_log_gradient_norms_of_lower_layers

@@ -96,7 +96,7 @@ class PruningMasks(loop.Callback):
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
         if self.options.final_lambda:
-            self.weight = schedules.compute_penalty_weight(
+            self.weight = schedules.compute_penalty_weight_at_threshold(
                 self.ramp(step), self.options
             )
         if self.options.target:

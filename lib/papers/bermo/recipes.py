@@ -66,7 +66,7 @@ def find_setting(
     values_by_profile: Mapping[str, Mapping[str, Value]],
     profile: str,
     task: str,
-    setting_name: str,
+    setting_name_in_errors: str,
 ) -> Value:
     """Return the value of a setting for a profile and task.
 
@@ -76,15 +76,20 @@ def find_setting(
 
     values_by_profile: the table.
     profile: size of the experiment, "toy", "mini", "base" or "paper".
-    setting_name: what the value is, such as "warm-ups", for the error message."""
-    check_known_name(f"profile with {setting_name}", profile, values_by_profile)
+    setting_name_in_errors: what the value is, such as "warm-ups", for the error
+    message."""
+    check_known_name(
+        f"profile with {setting_name_in_errors}", profile, values_by_profile
+    )
     by_task = values_by_profile[profile]
     if "" not in by_task:
-        check_known_name(f"task with {setting_name} at {profile}", task, by_task)
+        check_known_name(
+            f"task with {setting_name_in_errors} at {profile}", task, by_task
+        )
     return by_task[task if task in by_task else ""]
 
 
-def make_data_descriptor(profile: str, task: str) -> DataDescriptor:
+def make_bermo_data_descriptor(profile: str, task: str) -> DataDescriptor:
     """Return the dict that says on which rows of a task all BERMo runs are trained.
 
     It has the keys of `lib.data.make_data_descriptor`, such as "source" and "task" of
@@ -121,7 +126,7 @@ def make_bermo_run_arguments(
     return grids.make_common_run_arguments(
         profile,
         task,
-        make_data_descriptor(profile, task),
+        make_bermo_data_descriptor(profile, task),
         margin=DIVERGED,
         mix=mix,
         **further_arguments,
@@ -158,8 +163,8 @@ def unpruned_model_spec(
     layer_mix_normalisation: str | None = None,
     freeze_encoder: bool = False,
     lower_case: bool | None = None,
-    learning_rate: float = 0.0,
-    layer_mix_learning_rate: float = 0.0,
+    learning_rate: float | None = None,
+    layer_mix_learning_rate: float | None = None,
 ) -> Spec:
     """Describe the run that fine-tunes BERT or BERMo on a task without pruning.
 
@@ -174,9 +179,9 @@ def unpruned_model_spec(
     probe of what they contain.
     lower_case: False keeps capitals although the vocabulary is uncased; None takes the
     setting of the pre-trained model.
-    learning_rate: that of the model's weights; 0 takes the profile's, or 1e-3 with a
-    frozen encoder.
-    layer_mix_learning_rate: that of the mix; 0 takes the profile's."""
+    learning_rate: that of the model's weights; None or 0 takes the profile's, or 1e-3
+    with a frozen encoder.
+    layer_mix_learning_rate: that of the mix; None or 0 takes the profile's."""
     train = make_train_settings(
         DENSE, profile, task, lr=learning_rate or HEAD * freeze_encoder
     )
@@ -215,11 +220,11 @@ def make_pruning_settings(
     task: str,
     model_name: str = "BERT",
     method: str = "Movement",
-    epochs: int = 0,
+    epochs: int | None = None,
     kept_share: float | None = None,
     penalty_weight: float | None = None,
-    learning_rate: float = 0.0,
-    pruning_delay_in_warmups: int = 0,
+    learning_rate: float | None = None,
+    pruning_delay_in_warmups: int | None = None,
 ) -> tuple[Train, Prune]:
     """Return the settings (Train, Prune) of a model that is pruned during fine-tuning.
 
@@ -237,13 +242,13 @@ def make_pruning_settings(
     profile: size of the experiment, "toy", "mini", "base" or "paper".
     model_name: "BERT" or "BERMo"; its penalty may differ.
     method: "Magnitude", "L0", "Movement" or "Soft Movement".
-    epochs, learning_rate: 0 takes the profile's.
+    epochs, learning_rate: None or 0 takes the profile's.
     kept_share: the share of the encoder's weights to keep; None takes the profile's
     threshold.
     penalty_weight: weight lambda of the penalty on mask scores; None takes the
     profile's, and for "Magnitude" and "Movement" none.
     pruning_delay_in_warmups: steps before the threshold moves, as a multiple of the
-    warm-up of the learning rate; 0 takes the profile's."""
+    warm-up of the learning rate; None or 0 takes the profile's."""
     check_known_name("pruning method", method, METHODS)
     if kept_share is not None and not 0 < kept_share <= 1:
         raise Refused(f"the kept share is {kept_share}: take one above 0, at most 1")
@@ -257,7 +262,9 @@ def make_pruning_settings(
         )
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=learning_rate)
     train = grids.adapt_options_to_user_data(profile, train)
-    capped = profile != "paper" and make_data_descriptor(profile, task).get("rows")
+    capped = profile != "paper" and make_bermo_data_descriptor(profile, task).get(
+        "rows"
+    )
     rows = capped or find_setting(EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
     w, *parts = find_setting(WARMUPS, profile, task, "warm-ups")
@@ -294,7 +301,7 @@ def pruned_spec(
     task: str,
     model_name: str = "BERT",
     method: str = "Movement",
-    epochs: int = 0,
+    epochs: int | None = None,
     distillation_weight: float = 0.0,
     **pruning_settings: Any,
 ) -> Spec:
@@ -307,7 +314,7 @@ def pruned_spec(
     model_name: "BERT", or "BERMo", whose last output is a weighted sum of all layers'
     outputs (layer mix).
     method: "Magnitude", "L0", "Movement" or "Soft Movement".
-    epochs: 0 takes the profile's.
+    epochs: None or 0 takes the profile's.
     distillation_weight: weight from 0 to 1 of the teacher's logits in the loss. The
     teacher is BERT fine-tuned on the task without pruning. 0 trains on labels alone.
     pruning_settings: further arguments of `make_pruning_settings`, such as

@@ -75,7 +75,7 @@ def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
     return Ramp(pruning.initial_threshold, pruning.final_threshold, first, last)
 
 
-def compute_penalty_weight(threshold: float, pruning: Prune) -> float:
+def compute_penalty_weight_at_threshold(threshold: float, pruning: Prune) -> float:
     """Return the weight of the penalty on mask scores at a value of the threshold.
 
     It is final_lambda * threshold / final_threshold, so it changes with the threshold

@@ -39,7 +39,7 @@ def read_probing_table_without_misprints(
     return scores.rename(columns=bermo.PROBES)
 
 
-def read_printed_table(
+def read_printed_bermo_scores(
     table_name: str,
     row_label_columns: Sequence[str] = ("Model",),
     new_name_by_column: Mapping[str, str] | tuple[()] = (),
@@ -71,7 +71,7 @@ def make_table_of_run_scores(
 
     The result is {row: {(heading, column): text}}, where the text is mean and standard
     deviation over seeds in points (of 100), with the number of seeds: "81.2 ± 0.4 (3)".
-    It is shown beside the printed table (`read_printed_table`).
+    It is shown beside the printed table (`read_printed_bermo_scores`).
 
     runs_frame: a DataFrame with a row for each run, and the columns task, model, seed
     and run (the Run, a stored result with its scores).
@@ -94,7 +94,7 @@ def compute_printed_gains_over_bert(
     The score is that of the first printed metric of the task. A task that the table
     lacks is left out. The printed gains are shown beside ours.
 
-    printed_table: {row: {("published", column): value}}, as `read_printed_table`
+    printed_table: {row: {("published", column): value}}, as `read_printed_bermo_scores`
     returns it.
     row_name_template: the name of a row with {} in place of the model, such as
     "Movement · {}"."""

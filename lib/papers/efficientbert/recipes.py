@@ -40,9 +40,9 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.grids import (
     DataDescriptor,
     backbone_spec,
+    checkpoint_or_user_encoder_spec,
     find_encoder_shape,
     find_profile_settings,
-    initial_checkpoint_spec,
 )
 from lib.stats import compare
 from lib.stats.compare import MetricColumn, ScoreTable
@@ -117,7 +117,7 @@ def _read_networks() -> dict[str, Net]:
     parameter_counts.csv; the latter has plain BERTs. The paper prints the formulas only
     as a picture, so they are those of the public code."""
     nets = {}
-    searched = published.read_rows("efficientbert", "architectures")
+    searched = published.read_printed_rows("efficientbert", "architectures")
     for name, rows in groupby(searched, itemgetter("variant")):
         row, *_ = rows = list(rows)
         layers = tuple(
@@ -134,7 +134,7 @@ def _read_networks() -> dict[str, Net]:
     configured = nets["EfficientBERT++"]
     nets |= zip(PLUS_PLUS, (configured, replace(configured, width=540)), strict=True)
     nets[THIN] = Net(144, 648, 12, "trigram", "truncate", (Layer(BERT, 2),) * 24)
-    for row in published.read_rows("efficientbert", "parameter_counts"):
+    for row in published.read_printed_rows("efficientbert", "parameter_counts"):
         sizes = ("layers", "hidden size d", "reference FFN width D", "heads")
         nets.setdefault(row["row"], make_bert(*(int(row[name]) for name in sizes)))
     return nets
@@ -373,7 +373,7 @@ def pretrained_network_spec(
     net = scale_network_to_profile(network_name, profile)
     paper = profile == "paper"
     if paper and network_name in GENERAL:
-        return initial_checkpoint_spec(profile, GENERAL[network_name])
+        return checkpoint_or_user_encoder_spec(profile, GENERAL[network_name])
     if net.embedding != "plain":
         start = (
             None
@@ -511,7 +511,7 @@ def student_spec(
     # which was trained on several tasks, but not on WNLI. So on WNLI it inherits the
     # head of QNLI, as in the authors' code.
     head = "QNLI" if task == "WNLI" else task
-    start = search_stage_3_supernet_spec(profile)
+    start = stage_3_supernet_spec(profile)
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
         profile, task, net, start, classifier, **training_changes
@@ -560,7 +560,7 @@ def make_split_descriptor(
     )
 
 
-def search_stage_3_supernet_spec(profile: str) -> Spec:
+def stage_3_supernet_spec(profile: str) -> Spec:
     """Describe the run that trains the supernet of search stage 3 on several tasks.
 
     The supernet is the largest network, and its leading parts are smaller networks with

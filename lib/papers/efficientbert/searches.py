@@ -114,7 +114,7 @@ def find_base_network(profile: str) -> Net:
 
 
 @cache_results_while_enabled
-def search_spec(
+def search_stage_spec(
     profile: str, stage: str, method: str | None = None, candidate_count_factor: int = 1
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
@@ -141,7 +141,7 @@ def search_spec(
     args["numerics"] = find_profile_settings(profile).numerics
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
     if before:
-        inputs["before"] = search_spec(profile, before, *how)
+        inputs["before"] = search_stage_spec(profile, before, *how)
         args["net"] = Output("before", "net")
     else:
         args["net"] = find_base_network(profile).to_json()
@@ -176,7 +176,7 @@ def supernet_with_searched_formulas_spec(profile: str, search: Spec) -> Spec:
 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of that earlier stage."""
-    spec = efficientbert.search_stage_3_supernet_spec(profile)
+    spec = efficientbert.stage_3_supernet_spec(profile)
     args = {"network_output_name": "supernet", "shared": Output("search", "shared")}
     return replace_network_by_searched_network(
         spec,

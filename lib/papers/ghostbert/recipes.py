@@ -160,7 +160,7 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
 
 
 def map_controls_of_table_4_to_spec_functions(
-    profile: str, ghost_options: Ghost, learning_rate: float = 0.0
+    profile: str, ghost_options: Ghost, learning_rate: float | None = None
 ) -> dict[str, Callable[..., Spec]]:
     """Return controls for GhostBERT's ablation (Table 4) that the paper lacks.
 
@@ -172,7 +172,7 @@ def map_controls_of_table_4_to_spec_functions(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     ghost_options: settings of the ghost modules.
-    learning_rate: of the first stage; 0 means that of the profile."""
+    learning_rate: of the first stage; None or 0 means that of the profile."""
     made = {
         "Prune": partial(student_spec, learning_rate=learning_rate),
         f"Prune{AGAIN}": partial(

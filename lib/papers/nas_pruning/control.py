@@ -217,7 +217,7 @@ class GateController:
         ]
         return np.array(units)[self.region] * masks * (1 - masks) / expected
 
-    def update_alphas(
+    def compute_alpha_update(
         self,
         alphas: np.ndarray,
         moving_average_gradient: np.ndarray,
@@ -337,7 +337,7 @@ class GateController:
         is_on: GateMask,
         gate_alphas: np.ndarray,
         gate_gradients: np.ndarray,
-        interleaving_offset_by_region: np.ndarray,
+        interleaving_offsets: np.ndarray,
         max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch off, as an ordered array.
@@ -349,7 +349,7 @@ class GateController:
         gates follow, the largest gradient per cost saved first.
 
         is_on, gate_alphas, gate_gradients: of all gates [N].
-        interleaving_offset_by_region: a random number in [0, 1) for each region, which
+        interleaving_offsets: a random number in [0, 1) for each region, which
         shifts its turns in the alternation.
         max_switched_share_per_group: largest share that may switch of the gates of one
         region, or of all gates, by `options.quota`."""
@@ -360,7 +360,7 @@ class GateController:
         first = self.interleave_gates_of_regions(
             np.flatnonzero(gate_gradients > 0),
             gate_gradients,
-            interleaving_offset_by_region,
+            interleaving_offsets,
         )
         rest = may[is_on[may] & (gate_gradients[may] <= 0)]
         price = gate_gradients[rest] / self.compute_log_cost_gradient(gate_alphas)[rest]
@@ -372,7 +372,7 @@ class GateController:
         self,
         is_on: GateMask,
         gate_gradients: np.ndarray,
-        interleaving_offset_by_region: np.ndarray,
+        interleaving_offsets: np.ndarray,
         max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch on, as an ordered array.
@@ -384,14 +384,14 @@ class GateController:
         region the most negative gradient is first.
 
         is_on, gate_gradients: of all gates [N].
-        interleaving_offset_by_region: a random number in [0, 1) for each region, which
+        interleaving_offsets: a random number in [0, 1) for each region, which
         shifts its turns in the alternation.
         max_switched_share_per_group: largest share that may switch of the gates of one
         kind in one layer, or of all gates, by `options.quota`."""
         priorities = np.where(is_on, -np.inf, -gate_gradients)
         may = self.select_top_gates_per_group(priorities, max_switched_share_per_group)
         first = self.interleave_gates_of_regions(
-            np.flatnonzero(priorities > 0), priorities, interleaving_offset_by_region
+            np.flatnonzero(priorities > 0), priorities, interleaving_offsets
         )
         return first[np.isin(first, may)]
 
@@ -399,7 +399,7 @@ class GateController:
         self,
         gate_numbers: GateNumbers,
         gate_priorities: np.ndarray,
-        interleaving_offset_by_region: np.ndarray,
+        interleaving_offsets: np.ndarray,
     ) -> GateNumbers:
         """Return gate indices in an order that alternates between layers and kinds.
 
@@ -411,7 +411,7 @@ class GateController:
 
         gate_numbers: indices of the gates to order, from 0 to N - 1.
         gate_priorities: of all gates [N].
-        interleaving_offset_by_region: a random number in [0, 1) for each region."""
+        interleaving_offsets: a random number in [0, 1) for each region."""
         gate_numbers = gate_numbers[
             np.lexsort((-gate_priorities[gate_numbers], self.region[gate_numbers]))
         ]
@@ -420,7 +420,7 @@ class GateController:
         place = np.arange(len(gate_numbers)) - (np.cumsum(number) - number)[region]
         return gate_numbers[
             np.argsort(
-                (place + interleaving_offset_by_region[region]) / number[region],
+                (place + interleaving_offsets[region]) / number[region],
                 kind="stable",
             )
         ]

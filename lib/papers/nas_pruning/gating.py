@@ -91,7 +91,7 @@ class GateTraining(loop.Callback):
             a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
         ]
         before = self.model.get_buffer("average")
-        alphas, average, note = self.control.update_alphas(
+        alphas, average, note = self.control.compute_alpha_update(
             flatten_tensors(self.apart),
             before.cpu().numpy(),
             flatten_tensors(gradients),

@@ -17,7 +17,11 @@ from lib.core.options import Train
 from lib.core.spec import Output, Spec
 from lib.core.types import Json
 from lib.papers import grids, published
-from lib.papers.grids import backbone_spec, find_encoder_shape, initial_checkpoint_spec
+from lib.papers.grids import (
+    backbone_spec,
+    checkpoint_or_user_encoder_spec,
+    find_encoder_shape,
+)
 from lib.papers.nas_pruning import control, gated
 from lib.papers.nas_pruning.options import Gates, Objective, Perceptron
 from lib.stats.compare import MetricColumn
@@ -109,7 +113,7 @@ def pretrained_model_spec(profile: str, model: str = MAIN) -> Spec:
     model: name of a model, such as "TinyBERT-4L"."""
     check_known_name("model", model, CHECKPOINTS)
     if profile == "paper":
-        return initial_checkpoint_spec(profile, CHECKPOINTS[model])
+        return checkpoint_or_user_encoder_spec(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
         return backbone_spec(profile)
     if profile != "toy":
@@ -143,7 +147,10 @@ def finetuned_unpruned_spec(
 
 @cache_results_while_enabled
 def distilled_tinybert_spec(
-    profile: str, task: str, model: str = MAIN, epochs_of_stages: Sequence[int] = ()
+    profile: str,
+    task: str,
+    model: str = MAIN,
+    epochs_of_stages: Sequence[int] | None = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
 
@@ -154,7 +161,7 @@ def distilled_tinybert_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the TinyBERT, such as "TinyBERT-4L".
-    epochs_of_stages: epochs of the two stages; () means those of the profile."""
+    epochs_of_stages: epochs of the two stages; None means those of the profile."""
     start = pretrained_model_spec(profile, model)
     guide = finetuned_unpruned_spec(profile, task, "BERT-base")
     return two_stage_distillation_spec(
@@ -162,7 +169,7 @@ def distilled_tinybert_spec(
         task,
         start,
         guide,
-        is_augmented=profile == "paper",
+        trains_on_augmented_rows=profile == "paper",
         epochs_of_stages=epochs_of_stages,
         second_stage_objective=TINYBERT,
     )
@@ -247,7 +254,7 @@ def architecture_search_spec(
     teacher_model: Spec | None = None,
     objective: Objective = LOGITS,
     epoch_factor: int = 1,
-    has_augmented_rows: bool = False,
+    searches_on_augmented_rows: bool = False,
     learning_rate: float | None = None,
     **gate_settings: Any,
 ) -> Spec:
@@ -262,14 +269,14 @@ def architecture_search_spec(
     report on pruning by differentiable NAS).
     objective: the training loss; for labels alone there is no teacher.
     epoch_factor: factor on the number of epochs of the profile.
-    has_augmented_rows: whether training rows are augmented; at "paper" the search then
-    has one epoch (section 7.6).
+    searches_on_augmented_rows: whether training rows are augmented; at "paper" the
+    search then has one epoch (section 7.6).
     learning_rate: None and 0 mean that of the profile.
     gate_settings: arguments of `make_gate_settings`, such as the target FLOPs
     `ratio`."""
     initial_model = initial_model or finetuned_unpruned_spec(profile, task)
     train = make_train_settings(SEARCH, profile, task, lr=learning_rate)
-    epochs = 1 if has_augmented_rows and profile == "paper" else train.epochs
+    epochs = 1 if searches_on_augmented_rows and profile == "paper" else train.epochs
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
@@ -281,7 +288,7 @@ def architecture_search_spec(
         train=replace(train, epochs=epoch_factor * epochs),
         objective=objective,
     )
-    augmented = augmentation_spec_or_none(profile, task, has_augmented_rows)
+    augmented = augmentation_spec_or_none(profile, task, searches_on_augmented_rows)
     return Spec(
         "nas_search",
         args,
@@ -321,8 +328,8 @@ def two_stage_distillation_spec(
     initial_model: Spec,
     teacher_model: Spec,
     architecture_search: Spec | None = None,
-    is_augmented: bool = False,
-    epochs_of_stages: Sequence[int] = (),
+    trains_on_augmented_rows: bool = False,
+    epochs_of_stages: Sequence[int] | None = None,
     second_stage_objective: Objective = LOGITS,
 ) -> Spec:
     """Return the Spec (description of a run) of the last of two distillation stages.
@@ -335,8 +342,8 @@ def two_stage_distillation_spec(
     teacher_model: Spec of the teacher.
     architecture_search: Spec of the run that decided which heads and neurons are kept;
     all others are cut out first. None trains the whole model.
-    is_augmented: whether both stages use augmented training rows.
-    epochs_of_stages: epochs of the two stages; () means those of the profile.
+    trains_on_augmented_rows: whether both stages use augmented training rows.
+    epochs_of_stages: epochs of the two stages; None means those of the profile.
     second_stage_objective: the loss of the last stage, by default on logits."""
     args = grids.make_common_run_arguments(
         profile, task, make_pruning_data_descriptor(profile, task)
@@ -344,7 +351,7 @@ def two_stage_distillation_spec(
     first_epochs, last_epochs = epochs_of_stages or (0, 0)
     inputs = {
         "teacher": teacher_model,
-        "augmented": augmentation_spec_or_none(profile, task, is_augmented),
+        "augmented": augmentation_spec_or_none(profile, task, trains_on_augmented_rows),
     }
     first_args = {
         "train": make_train_settings(INTERMEDIATE, profile, task, epochs=first_epochs),
@@ -368,7 +375,7 @@ def pruned_spec(
     task: str,
     model: str = MAIN,
     objective: Objective = LOGITS,
-    is_augmented: bool = False,
+    trains_on_augmented_rows: bool = False,
     keeps_searched_weights: bool = False,
     **search_settings: Any,
 ) -> Spec:
@@ -381,7 +388,7 @@ def pruned_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     model: name of the model to prune, such as "TinyBERT-4L".
     objective: the loss of the search.
-    is_augmented: whether the training after the search uses augmented rows.
+    trains_on_augmented_rows: whether the training after the search uses augmented rows.
     keeps_searched_weights: whether that training starts from the weights at the end of
     the search (section 7.8) instead of the fine-tuned ones.
     search_settings: further arguments of `architecture_search_spec`, such as the target
@@ -396,7 +403,7 @@ def pruned_spec(
         search if keeps_searched_weights else fine_tuned,
         fine_tuned,
         search,
-        is_augmented,
+        trains_on_augmented_rows,
     )
 
 
@@ -488,7 +495,7 @@ def magnitude_pruned_spec(
 
 
 @cache_results_while_enabled
-def model_spec(profile: str, task: str, model_label: str) -> Spec:
+def labelled_model_spec(profile: str, task: str, model_label: str) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 
     The tables are Tables 6 to 9 of the report on pruning by differentiable NAS. At
@@ -503,7 +510,7 @@ def model_spec(profile: str, task: str, model_label: str) -> Spec:
         return finetuned_unpruned_spec(profile, task, model_label)
     augmented = profile == "paper" and task in AUGMENTED
     return pruned_spec(
-        profile, task, base, is_augmented=augmented, ratio=int(share) / 100
+        profile, task, base, trains_on_augmented_rows=augmented, ratio=int(share) / 100
     )
 
 

@@ -61,7 +61,7 @@ def make_pruned_model_rows(
     seeds = nas.seeds(profile, seeds)
     return [
         Row(
-            nas.model_spec(profile, task, model),
+            nas.labelled_model_spec(profile, task, model),
             kind="score",
             task=task,
             model=model,
@@ -129,7 +129,7 @@ def show_score_table(
     page: Page,
     runs: Runs,
     search_runs: Runs,
-    printed_scores: ScoreTable | tuple[()] = (),
+    printed_scores: ScoreTable | None = None,
     caption: str | None = None,
 ) -> None:
     """Add a table of measured and printed scores of pruned networks to a report page.
@@ -139,7 +139,7 @@ def show_score_table(
 
     page: the page that is being made.
     runs, search_runs: results of the pruned networks, and of the searches.
-    printed_scores: {model: {("published", column): value}}; () for none.
+    printed_scores: {model: {("published", column): value}}; None for none.
     caption: caption of the table; None makes one that names the examples that are
     scored."""
     caption = caption or runs.make_score_table_caption(
@@ -147,7 +147,7 @@ def show_score_table(
     )
     page.show_table(
         compare.join_tables_by_row(
-            dict(printed_scores), *list_measured_score_tables(runs, search_runs)
+            printed_scores or {}, *list_measured_score_tables(runs, search_runs)
         ),
         caption,
     )
@@ -254,12 +254,12 @@ def list_models_sharing_runs_with_model(profile: str, model: str) -> list[str]:
     if model not in TESTED:  # Only BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), tasks_by_profile=nas.TEST)
-    spec = nas.model_spec(profile, task, model)
-    same = [m for m in TESTED if nas.model_spec(profile, task, m) == spec]
+    spec = nas.labelled_model_spec(profile, task, model)
+    same = [m for m in TESTED if nas.labelled_model_spec(profile, task, m) == spec]
     return same if len(same) > 1 else []
 
 
-def read_transposed_table(
+def read_printed_scores_by_model(
     published_table_name: str, rename_model: Callable[[str], str]
 ) -> ScoreTable:
     """Return a printed table, transposed so that each model has a row.
@@ -269,7 +269,7 @@ def read_transposed_table(
 
     published_table_name: name of the file with the printed table, without suffix.
     rename_model: f(printed name of a model) -> its name on the page."""
-    rows = published.read_rows("nas_pruning", published_table_name)
+    rows = published.read_printed_rows("nas_pruning", published_table_name)
     return {
         rename_model(model): {
             ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
