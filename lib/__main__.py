@@ -214,7 +214,7 @@ def list_planned_runs_of_notebooks(
                     parameters = " or ".join(sorted(lacking))
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
-                grids[path] = notebook.execute_grid_cell_and_list_planned_runs(
+                grids[path] = notebook.execute_grid_cell_and_list_rows_by_function(
                     path, values, include_rows_of_recorded_runs=False
                 )
             except Refused as error:

@@ -18,7 +18,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.execute_grid_cell_and_list_planned_runs(
+    return notebook.execute_grid_cell_and_list_rows_by_function(
         notebook.find_notebook_path(f"ghostbert_{name}"), values
     )
 

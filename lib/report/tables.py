@@ -496,7 +496,9 @@ def escape_markdown_match(markup_match: re.Match[str]) -> str:
     )
 
 
-def join_levels_of_each_name(names: Iterable[object], separator: str) -> list[str]:
+def join_levels_of_each_name(
+    names: Iterable[str | tuple[Any, ...]], separator: str
+) -> list[str]:
     """Return the names of a table's rows or columns as text, without levels.
 
     The levels of a tuple, as in a MultiIndex, are joined by `separator`, since a CSV or

@@ -107,8 +107,8 @@ def compute_normalised_mask_score_target(
 
 def compute_next_penalty_weight(
     penalty_weight: float,
-    score_error: float,
-    previous_score_error: float,
+    mask_score_excess: float,
+    previous_mask_score_excess: float,
     initial_penalty_weight: float,
 ) -> float:
     """Return the next weight of the penalty on mask scores, by a PI controller.
@@ -118,11 +118,14 @@ def compute_next_penalty_weight(
     `penalty_weight * exp(20 * (score_error - previous_score_error) + score_error)`, cut
     to within a factor of 1e4 of `initial_penalty_weight`.
 
-    score_error: how far the k-th largest score, with k the number of weights to keep,
-    is above its plan (`compute_normalised_mask_score_target`), as a share of the way
-    from the initial score to the threshold.
-    previous_score_error: the error at the last change."""
-    move = PROPORTIONAL * (score_error - previous_score_error) + INTEGRAL * score_error
+    mask_score_excess: how far the k-th largest score, with k the number of weights to
+    keep, is above its plan (`compute_normalised_mask_score_target`), as a share of the
+    way from the initial score to the threshold.
+    previous_mask_score_excess: the error at the last change."""
+    move = (
+        PROPORTIONAL * (mask_score_excess - previous_mask_score_excess)
+        + INTEGRAL * mask_score_excess
+    )
     return min(
         max(penalty_weight * math.exp(move), initial_penalty_weight / REACH),
         initial_penalty_weight * REACH,

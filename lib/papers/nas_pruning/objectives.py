@@ -43,7 +43,7 @@ def build_objective_loss(
     if options.kind == "intermediate":
         return build_hidden_state_loss(training, model, options)
     if options.kind == "two_stage":
-        return build_two_stage_loss(training, model, options)
+        return build_loss_switched_halfway(training, model, options)
     soft = options.kind == "soft_cross_entropy" and training.task.output_width > 1
     return build_label_or_teacher_loss(
         training, model, Targets("soft" if soft else "hard")
@@ -121,15 +121,15 @@ def build_hidden_state_loss(
 
 
 @contextmanager
-def build_two_stage_loss(
+def build_loss_switched_halfway(
     training: TaskTraining, student: PreTrainedModel, options: Objective
 ) -> Iterator[loop.Loss]:
     """Yield a distillation loss that changes after half of the training steps.
 
-    It is a context manager: `with build_two_stage_loss(...) as loss`. The loss compares
-    hidden states with the teacher's in the first half and logits in the second, so that
-    both stages of TinyBERT's distillation fit into one run. It is f(batch, row numbers)
-    -> {"loss": scalar, further terms to log}.
+    It is a context manager: `with build_loss_switched_halfway(...) as loss`. The loss
+    compares hidden states with the teacher's in the first half and logits in the
+    second, so that both stages of TinyBERT's distillation fit into one run. It is
+    f(batch, row numbers) -> {"loss": scalar, further terms to log}.
 
     training: the task's rows and the teacher.
     options: whether attention scores are matched too, and padded tokens are left
