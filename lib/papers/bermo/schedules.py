@@ -114,14 +114,14 @@ def compute_next_penalty_weight(
     """Return the next weight of the penalty on mask scores, by a PI controller.
 
     The penalty lowers scores, and the controller leads it to prune a wanted share of
-    the weights. The result is
-    `penalty_weight * exp(20 * (score_error - previous_score_error) + score_error)`, cut
-    to within a factor of 1e4 of `initial_penalty_weight`.
+    the weights. The result is `penalty_weight * exp(20 * (mask_score_excess -
+    previous_mask_score_excess) + mask_score_excess)`, cut to within a factor of 1e4 of
+    `initial_penalty_weight`.
 
     mask_score_excess: how far the k-th largest score, with k the number of weights to
     keep, is above its plan (`compute_normalised_mask_score_target`), as a share of the
     way from the initial score to the threshold.
-    previous_mask_score_excess: the error at the last change."""
+    previous_mask_score_excess: this excess at the last change."""
     move = (
         PROPORTIONAL * (mask_score_excess - previous_mask_score_excess)
         + INTEGRAL * mask_score_excess
