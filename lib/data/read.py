@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from lib.data.lines import (
     read_table_file,
 )
 
+# {"texts": allowed names of each text column, "label": those of the label column, ...}.
+ColumnLayout: TypeAlias = Json
 TABLE = read_toml(Path(__file__).with_name("tasks.toml"))
 # Words in the names of substitute files, which have some of the rows of an official
 # file, or rows rebuilt from another source. "dev.subset.tsv" is read where the official
@@ -212,7 +214,7 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
     )
 
 
-def parse_rows(header_and_rows: Table, column_layout: Json) -> list[ParsedRow]:
+def parse_rows(header_and_rows: Table, column_layout: ColumnLayout) -> list[ParsedRow]:
     """Return the texts and the label of each row of a table, found by column names.
 
     Official tasks and users' tables are read by it. Raises Refused, with file and line,

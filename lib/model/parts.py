@@ -120,10 +120,10 @@ class PaddingMask:
     def store_attention_mask(
         self, encoder: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        """Store the attention mask of a batch before the encoder's forward pass.
+        """Store the attention mask of a batch in `mask`, before the encoder's pass.
 
         It is the forward pre-hook of the encoder, so that modules deep inside can read
-        the mask.
+        `mask`. This is None where the encoder gets no mask.
 
         args, kwargs: the arguments of that pass."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)

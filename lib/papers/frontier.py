@@ -320,7 +320,7 @@ def count_method_flops(
 
 def list_kept_widths_of_layers(
     shape: cost.Shape, pruning_rule: str, flops_budget_in_twelfths: int
-) -> list[dict[str, int]]:
+) -> list[cost.HeadsAndNeurons]:
     """Return {"heads": number, "ffn": neurons} of each layer that a student keeps.
 
     shape: of the whole model.

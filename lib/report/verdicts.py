@@ -61,12 +61,13 @@ ENVIRONMENT.globals |= {
 
 
 def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
-    """Return a sentence that counts the outcomes of claims, for JSON files and answers.
+    """Return a sentence that counts the outcomes of claims, for the end of a page.
 
     An example is "Comparisons: 3 agree, 1 too noisy to say; printed numbers: 5 of 6
     equal". A printed number is equal if computing it again gives the same. Two kinds of
-    comparisons do not count: those on one task whose mean over tasks counts, and those
-    that are counted under another claim. The sentence is "" where nothing counts.
+    comparisons are left out: a comparison on a single task, where the mean over several
+    tasks is counted, and one that is counted under another claim. The sentence is ""
+    where nothing counts.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
     cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]

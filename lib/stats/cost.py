@@ -26,6 +26,8 @@ NumberOrTensor: TypeAlias = Any
 # What pruning keeps, such as {"heads": [[0, 3], ...]}, with a list of kept indices for
 # each layer.
 KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
+# Widths of one layer, such as {"heads": 3, "ffn": 768}, where "ffn" counts neurons.
+HeadsAndNeurons: TypeAlias = Mapping[str, int]
 # Number of heads that a pruned layer keeps; None stands for all.
 KeptHeadsPerLayer: TypeAlias = int | None
 
@@ -404,7 +406,7 @@ def count_flops_of_layers(
 
 
 def count_parameters_of_layers(
-    hidden_size: int, head_size: int, widths_by_layer: Iterable[Mapping[str, int]]
+    hidden_size: int, head_size: int, widths_by_layer: Iterable[HeadsAndNeurons]
 ) -> int:
     """Count the parameters of encoder layers that may have different widths.
 
@@ -412,8 +414,7 @@ def count_parameters_of_layers(
     and feed-forward network, and two layer normalisations. Embeddings do not count.
 
     head_size: D, the columns of a head.
-    widths_by_layer: a dict for each layer, with "heads" and "ffn" (number of
-    neurons)."""
+    widths_by_layer: the widths of each layer, of which "heads" and "ffn" count."""
     total = 0
     for width in widths_by_layer:
         columns, neurons = head_size * width["heads"], width["ffn"]
@@ -425,7 +426,7 @@ def count_parameters_of_layers(
 
 def list_widths_of_layers(
     kept_indices: KeptIndices,
-) -> list[dict[str, int]]:
+) -> list[HeadsAndNeurons]:
     """Return the widths of each layer of a pruned network, for `count_flops_of_layers`.
 
     The list has a dict for each layer: {"heads": number, "ffn": number of neurons}. If

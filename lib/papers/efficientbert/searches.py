@@ -10,7 +10,7 @@ The module does not import torch, so that notebooks start fast."""
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.grids import backbone_spec, find_profile_settings
 
+SearchStage: TypeAlias = Literal["stage1", "stage2", "stage3", "single"]
 SINGLE = "single"
 LAST = "stage3"
 S = efficientbert.S
@@ -48,7 +49,7 @@ ENDS: dict[str, str] = S.ENDS
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert", "search")
 
 
-def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
+def make_search_space(profile: str, stage: SearchStage) -> spaces.SpaceDescriptor:
     """Return the set of networks that a stage of the search may evaluate, as JSON.
 
     It is {"stage", "low" and "high": least and most parameters of a network, "grammar":
@@ -69,7 +70,10 @@ def make_search_space(profile: str, stage: str) -> spaces.SpaceDescriptor:
 
 
 def make_search_settings(
-    profile: str, stage: str, method: str | None = None, candidate_count_factor: int = 1
+    profile: str,
+    stage: SearchStage,
+    method: str | None = None,
+    candidate_count_factor: int = 1,
 ) -> Search:
     """Return the settings of a stage of the search: its method, budget and score.
 
@@ -115,7 +119,10 @@ def find_base_network(profile: str) -> Net:
 
 @cache_results_while_enabled
 def search_stage_spec(
-    profile: str, stage: str, method: str | None = None, candidate_count_factor: int = 1
+    profile: str,
+    stage: SearchStage,
+    method: str | None = None,
+    candidate_count_factor: int = 1,
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
 
@@ -139,7 +146,8 @@ def search_stage_spec(
         "search": make_search_settings(profile, stage, method, candidate_count_factor),
     }
     args["numerics"] = find_profile_settings(profile).numerics
-    before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
+    stages: dict[SearchStage, SearchStage] = {"stage2": "stage1", "stage3": "stage2"}
+    before = stages.get(stage)
     if before:
         inputs["before"] = search_stage_spec(profile, before, *how)
         args["net"] = Output("before", "net")

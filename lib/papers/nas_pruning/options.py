@@ -87,8 +87,9 @@ class Perceptron(Option):
     epochs: Count  # In the report 15 for the network of 3 layers and 20 for that of 11.
     batch: Count  # Not given in the report.
     lr: Positive  # Learning rate of Adam; not given in the report.
-    # Standard deviation of the noise that is given to the network as further inputs;
-    # pixels are in [0, 1]. The report does not give it.
+    # Standard deviation of the noise inputs: random numbers that each image has beside
+    # its pixels, which are in [0, 1]. The search is to drop them. The report does not
+    # give it.
     noise: Positive
 
 
