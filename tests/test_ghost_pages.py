@@ -3,6 +3,8 @@ checks."""
 
 import json
 import re
+from itertools import product
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from lib.papers.ghostbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.grids import find_encoder_shape
 from lib.report import plot
-from lib.stats import cost
+from lib.stats import compare, cost
 from lib.train.augment import STOP
 
 
@@ -244,3 +246,35 @@ def test_figure_1_names_outlying_seeds_of_the_models_that_it_draws():
     text = drawings.format_ghost_gain_summary(frame, {}, [])
     assert text.endswith("(mean without seed 12)")
     plot.plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    "paired, mean",
+    [(["CoLA"], []), (["CoLA", "RTE"], ["Plain, mean of CoLA and RTE"])],
+)
+def test_a_mean_over_tasks_has_those_on_which_both_models_ran(paired, mean):
+    """The whole model has further tasks, which are no part of the difference."""
+    cells = json.loads(
+        notebook.find_notebook_path("ghostbert_t01_glue_dev").read_text()
+    )["cells"]
+    sources = ("".join(cell["source"]) for cell in cells)
+    code = next(s for s in sources if "means = {}" in s).partition("page.")[0]
+    frame = pd.DataFrame({"task": ["SST-2", "CoLA", "RTE"], "run": ["made"] * 3})
+    uncut = SimpleNamespace(
+        estimate_differences=lambda *models: {("recorded", "12/12"): "gap"}
+    )
+    names = {
+        "runs": SimpleNamespace(
+            result_frames_with_source=[("recorded", frame, "base")]
+        ),
+        "families": {"bert": uncut},
+        "NAMES": {"Plain": "as it is"},
+        "called": lambda family, place: place.replace(", ,", ","),
+        "differences": {("recorded", f"Plain, {task}"): "gap" for task in paired},
+        "gains": {f"Plain, {task}": 1.0 for task in ("SST-2", "CoLA", "RTE")},
+        "compare": compare,
+        "product": product,
+    }
+    exec(code, names)
+    assert names["means"] == {("recorded", row): "gap" for row in mean}
+    assert [row for row in names["gains"] if "mean" in row] == mean
