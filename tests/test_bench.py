@@ -166,7 +166,7 @@ def test_by_hand_half_of_each_layer_is_cut_and_the_hidden_size_stays():
     assert model(input_ids=torch.ones(3, 5, dtype=torch.long)).logits.shape == (3, 2)
 
 
-def test_by_hand_a_student_like_its_teacher_has_no_distance():
+def test_by_hand_a_student_like_its_teacher_has_no_distance(tmp_path):
     config = transformers.BertConfig(
         hidden_size=24,
         num_hidden_layers=4,
@@ -177,7 +177,9 @@ def test_by_hand_a_student_like_its_teacher_has_no_distance():
     teacher = transformers.BertForSequenceClassification(config).eval()
     rows = {"input_ids": torch.ones(2, 5, dtype=torch.long)}
     rows["attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
-    arguments = transformers.TrainingArguments(use_cpu=True, report_to="none")
+    arguments = transformers.TrainingArguments(
+        str(tmp_path), use_cpu=True, report_to="none"
+    )
 
     def distance(student):
         trainer = by_hand.DistillationTrainer(student, arguments, teacher=teacher)

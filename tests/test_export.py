@@ -306,7 +306,9 @@ def test_packages_that_are_absent_are_told_before_any_work(
     folder = saved("bert", [])
     with pytest.raises(Refused, match=told):
         writer.export_model(folder, tmp_path / "out", onnx=True)
-    monkeypatch.setattr(opened, "find_run", None)  # No run is looked for or made.
+    monkeypatch.setattr(
+        opened, "find_run_by_name", None
+    )  # No run is looked for or made.
     assert main(["export", "finetune-0", "--keep", "--onnx"]) == 2
     line = capsys.readouterr().err.splitlines()[0]
     assert told in line and line.endswith("requirements-export.txt")
