@@ -59,9 +59,10 @@ def copied(tmp_path_factory, paper, *more):
     return root
 
 
-def run(root, *words):
-    """What a command in the copy prints; it must succeed."""
-    made = {name: str(root / name) for name in ("RUNS_ROOT", "FIGURES_ROOT")}
+def run(root, *words, moved=("RUNS_ROOT", "FIGURES_ROOT")):
+    """What a command in the copy prints; it must succeed. What it makes lies beside the
+    copy."""
+    made = {name: str(root.parent / name) for name in moved}
     env = {k: v for k, v in os.environ.items() if k not in paths.ROOTS}
     done = subprocess.run(
         [sys.executable, *words],
@@ -100,7 +101,7 @@ def test_records_verify_and_pages_of_all_papers_are_made(tree):
     titles = [
         other.title for name, other in list_papers_by_name().items() if name != paper
     ]
-    page = (root / "FIGURES_ROOT/mini/90_claims.page.md").read_text()
+    page = (root.parent / "FIGURES_ROOT/mini/90_claims.page.md").read_text()
     assert all(title in page for title in titles)
     other = next(name for name in list_papers_by_name() if name != paper)
     run(root, "-m", "lib", "run", f"{other}/00_method", "--profile", "toy")
@@ -109,6 +110,10 @@ def test_records_verify_and_pages_of_all_papers_are_made(tree):
 @pytest.mark.slow
 def test_the_rest_of_the_suite_passes(tree):
     """Tests of the paper, and those of what all papers have, are left out by
-    themselves (conftest)."""
+    themselves (conftest). The copy is a checkout, as some tests ask git."""
+    root, _ = tree
+    person = ["-c", "user.name=anyone", "-c", "user.email=anyone@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], [*person, "commit", "-qm", "copy"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
     words = "-q -n 2 --dist loadfile -m".split()
-    run(tree[0], "-m", "pytest", *words, "not slow")
+    run(root, "-m", "pytest", *words, "not slow", moved=())

@@ -305,8 +305,6 @@ PICTURE = re.compile(r"!\[(.*?)\]\(([^)]*)\)")
 @cache
 def list_kept():
     """The files that git keeps, as paths from the root."""
-    if not (paths.ROOT / ".git").exists():
-        pytest.skip("needs a git checkout")
     words = ["git", "ls-files"]
     kept = subprocess.run(
         words, cwd=paths.ROOT, capture_output=True, text=True, check=True
