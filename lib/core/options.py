@@ -175,10 +175,10 @@ class Distil(Option):
     hidden states of student and teacher.
 
     mask: whether the loss is averaged over real tokens only. Without it padded tokens
-    count too, as in the code of earlier papers."""
+    count too, as in the public code of TinyBERT and DynaBERT."""
 
-    # Whether losses are averaged over real tokens only, without padding. The code of
-    # earlier papers includes padded tokens.
+    # Whether losses are averaged over real tokens only, without padding. The public
+    # code of TinyBERT and DynaBERT includes padded tokens.
     mask: bool = False
 
 

@@ -580,13 +580,14 @@ def count_model_costs(
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 
     FLOPs are those of a forward pass on 128 tokens. Pruned weights do not count as
-    parameters. Bytes are those of int8 or of a sparse format where they were measured,
-    or else those of all parameters in float32.
+    parameters. Bytes are those of int8 or of a sparse format where they were measured.
+    Else they are 4 for each parameter, pruned weights included.
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     run_row: labels and metrics of the run that trained the model.
     searched_architecture: {"heads": L lists of kept indices, "neurons": L lists} that a
-    search found, or None."""
+    search found. None for a method without a search, whose sizes follow from its name
+    and width in `run_row`."""
     pruned = run_row.get("masked_weights", 0) - run_row.get("kept_weights", 0)
     weights = run_row["parameters"] - np.nan_to_num(pruned)
     stored = [

@@ -120,8 +120,9 @@ class PageBuilder:
         """Return the JSON summary that the notebook's "verdicts" cell wrote, or None.
 
         The summary has the page's answer (sentences with the main result), parameters,
-        runs and files. The result is None where the JSON file is missing or unreadable,
-        or where an HTML file was written only in part."""
+        runs and files. The result is None where the JSON file is missing or unreadable.
+        It is None too where the page's HTML file was written only in part, as the page
+        is then made again."""
         is_complete = (
             split_html_and_digest(self.html_path).digest or not self.html_path.exists()
         )

@@ -288,11 +288,11 @@ class Runs:
     ) -> Estimate | None:
         """Return the score of one model minus that of another, paired by seed.
 
-        The Estimate has the mean difference in points and its 95 % interval. It is None
-        where no seed has both models. It is also None where at least half of a model's
-        runs score no better than chance, or less than half of the unpruned model's
-        score, unless a claim expects this of the model
-        (`estimate_difference_of_frames`).
+        The Estimate has the mean difference in points and its 95 % interval.
+        Differences are averaged over seeds, then over tasks. It is None where no seed
+        has both models on a task. It is also None where at least half of a model's runs
+        score no better than chance, or less than half of the unpruned model's score,
+        unless a claim expects this of the model (`estimate_difference_of_frames`).
 
         frame: results of experiments, with the columns task, seed, model, run and spec.
         model_name, baseline: names in the column `model`; `baseline` is subtracted.

@@ -28,7 +28,8 @@ class Mix(Option):
 
     norm: the axis over which the outputs are normalised before the sum: "layers",
     "layers_affine" (with a learned scale and shift), "channels", "tokens" or "none".
-    init: how the weights of the sum are initialised.
+    init: how the weights of the sum are initialised: "xavier_uniform",
+    "xavier_normal" or "zeros". Softmax makes them shares, so zeros are equal shares.
     lr: learning rate of these weights and of gamma, the learned scale of the sum.
     dropout: dropout rate of the normalised outputs.
     plain: "" for the learned sum. A control learns no weights: "mean" takes the mean of

@@ -1,4 +1,5 @@
-"""This module lists GhostBERT for the frontier, a comparison of score and cost of all
+"""This module names GhostBERT's models on the frontier, with the functions that
+describe their runs. The frontier is the page that compares score and cost of all
 papers' methods."""
 
 from functools import partial
