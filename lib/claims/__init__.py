@@ -2,4 +2,4 @@
 
 It reads the notebooks' grids of runs and the papers' claims. It gives each comparison
 of a claim a word such as "agrees", computes printed numbers again, and writes and
-verifies the committed records of runs. It does not import torch."""
+verifies the committed records of runs."""

@@ -1,5 +1,4 @@
-"""This module parses the comparisons of a paper's claim. It does not import
-torch.
+"""This module parses the comparisons of a paper's claim.
 
 A comparison says which models are compared, and in which region the result must lie.
 The column `cells` of `claims.csv` writes it with the labels that models and settings

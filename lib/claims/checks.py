@@ -9,7 +9,7 @@ tables, settings and labels of the runs at the profile `paper`, and counts and
 operations of this code. A key names a row of a table by its first columns: by a whole
 text, by how the text begins, or by "*" for any. Numbers are exact fractions, and a cell
 without a number is its text. The value of a formula is returned with the cells that it
-read. The module does not import torch."""
+read."""
 
 import math
 import statistics

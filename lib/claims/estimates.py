@@ -1,5 +1,4 @@
 """This module estimates one comparison of a claim from the rows of its runs.
-It does not import torch.
 
 The estimate is a paired contrast of scores over seeds and examples, or a mean of
 another measure over seeds."""

@@ -5,7 +5,7 @@ overview of all claims and to `verify`.
 
 The comparisons of a row of `claims.csv` are tested on the runs of its notebooks' grids
 (`lib.claims.words`). A claim on arithmetic or settings is computed again by a formula
-(`lib.claims.checks`). The module does not import torch."""
+(`lib.claims.checks`)."""
 
 from __future__ import annotations
 

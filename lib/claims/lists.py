@@ -1,6 +1,5 @@
 """This module reads the tables that were written before the runs: the papers' claims,
-their comparisons (cells), the planned seeds and the trials. It does not import
-torch."""
+their comparisons (cells), the planned seeds and the trials."""
 
 import re
 from collections.abc import Mapping

@@ -1,6 +1,5 @@
 """This module collects in one table all measures that claims compare, such as the share
-of remaining weights: those of lib.stats.measures and those of each installed paper. It
-does not import torch."""
+of remaining weights: those of lib.stats.measures and those of each installed paper."""
 
 from __future__ import annotations
 

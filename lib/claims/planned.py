@@ -5,7 +5,7 @@ runs are made.
 scores, in the order in which runs are made. A line names a notebook, labels of the rows
 of its grid, tasks and seeds. At such a profile a notebook has the rows of its lines,
 and a notebook without a line has none. The queue of runs (`lib.claims.evidence`) is
-made from the same rows. The module does not import torch."""
+made from the same rows."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,8 +1,7 @@
 """This module gives the rows of a notebook's grid the seeds that were planned for the
 comparisons that use them.
 
-So the table, the figure and the tested comparison rest on the same runs. It does not
-import torch."""
+So the table, the figure and the tested comparison rest on the same runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

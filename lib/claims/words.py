@@ -1,5 +1,4 @@
-"""This module gives each comparison of a claim one of five words, such as "agrees". It
-does not import torch.
+"""This module gives each comparison of a claim one of five words, such as "agrees".
 
 A claim is a row of `claims.csv`, with one or more Comparisons
 (`lib.claims.cells`). `judge_comparisons` takes the rows of the claim's runs. For each

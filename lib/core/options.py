@@ -1,5 +1,4 @@
-"""This module has the options that several papers share, each group a frozen dataclass;
-it does not import torch.
+"""This module has the options that several papers share, each group a frozen dataclass.
 
 A field's default means "off". A run is identified by a hash of the fields that differ
 from their defaults, so a field that is added later does not change the identity of

@@ -1,6 +1,4 @@
-"""This module reads the model and the instruction sets of this machine's processor.
-
-It does not import torch, so that commands which only plan runs start fast."""
+"""This module reads the model and the instruction sets of this machine's processor."""
 
 import platform
 import re

@@ -1,9 +1,9 @@
 """This module lists the steps: the kinds of work that a run can do, such as "finetune".
 
-It does not import torch, so that notebooks start fast. The steps that several papers
-need are listed here, and their functions are in `lib/train/steps`. Those of one paper
-are listed in the `steps.py` of its folder. Raise the version of a step when a change of
-code alters its results: runs of the old version are then no longer found."""
+The steps that several papers need are listed here, and their functions are in
+`lib/train/steps`. Those of one paper are listed in the `steps.py` of its folder. Raise
+the version of a step when a change of code alters its results: runs of the old version
+are then no longer found."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

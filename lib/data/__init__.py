@@ -1,6 +1,6 @@
 """This package reads the rows of every task (GLUE, SQuAD, SentEval, generated toy
 tasks, a user's files): `make_data_descriptor` chooses and describes them for a Spec
-(the description of a run), and `load` reads them. It does not import torch.
+(the description of a run), and `load` reads them.
 
 A **source** is where rows come from. The source `toy` generates them, `own` reads the
 files of a user (`lib.data.own`), and `lib.data.read` reads the tasks that `tasks.toml`

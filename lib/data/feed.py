@@ -1,6 +1,5 @@
 """This module measures how much of a user's texts a model can read: which share of the
-tokens its tokenizer does not know, and which rows are longer than its input. It does
-not import torch."""
+tokens its tokenizer does not know, and which rows are longer than its input."""
 
 from __future__ import annotations
 

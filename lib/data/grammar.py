@@ -1,5 +1,5 @@
 """This module has the small English grammar that generates the toy data sets: a
-lexicon, meanings, and sentences that express them. It does not import torch.
+lexicon, meanings, and sentences that express them.
 
 A **meaning** (`Entity`, `Event`) says who did what to whom; the labels of tasks follow
 from meanings. A **sentence** is a list of `Word`: `make_clause` and `make_question`

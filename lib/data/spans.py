@@ -5,7 +5,7 @@ A passage that is too long for the model is cut into overlapping windows. `strid
 the distance between the starts of neighbouring windows, as in BERT's public script; in
 the tokenizers library the word means the overlap. A token can be in several windows; an
 answer may begin at it only in the window with the most context around it. An answer
-consists of whole tokens. The module does not import torch."""
+consists of whole tokens."""
 
 from __future__ import annotations
 

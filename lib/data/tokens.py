@@ -6,7 +6,7 @@ read as memory-mapped arrays, so that memory does not grow with the number of ro
 <key>.ids is int32 [tokens of all rows, model inputs]; ends.npy [N + 1] says where each
 of the N rows begins and ends. The key is a digest of all that the ids depend on: texts,
 tokenizer, length. A folder that is damaged, or has the file of another key, is made
-again. The module does not import torch."""
+again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """This module generates the toy data from a seed: imitations of some benchmark tasks,
 and a corpus for pre-training. With them every experiment can be run in minutes without
-a download. The module does not import torch.
+a download.
 
 The sentences come from `lib.data.grammar`. `MAKERS` has for each task a function that
 generates one row with a given label: `f(rng, label) -> texts`, or for answer spans

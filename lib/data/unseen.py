@@ -14,8 +14,7 @@ official rows only if none of their texts is also in a training row. The reason 
 SST-2, whose training rows are phrases: the median of its 8,000 unseen rows is 6 words,
 that of a development sentence 19. On all of these rows, differences between models are
 0.54 times as large as on development rows. On development rows together with the longer
-ones they are 0.85 times as large (page data_t02_mini_protocol). The module does not
-import torch."""
+ones they are 0.85 times as large (page data_t02_mini_protocol)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

@@ -1,5 +1,5 @@
 """This module has checks of values, the error that users see (Refused), seeds, and the
-options of ghost modules; it does not import torch."""
+options of ghost modules."""
 
 import difflib
 import hashlib

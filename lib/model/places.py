@@ -1,6 +1,5 @@
 """This module has the names of the linear layers and LayerNorms inside a transformer
-layer, in BERT and in the families that name them otherwise; it does not import
-torch."""
+layer, in BERT and in the families that name them otherwise."""
 
 # Names of the linear layers as submodules of a transformer layer of BERT.
 QKV = QUERY, KEY, VALUE = tuple(

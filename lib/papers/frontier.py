@@ -5,8 +5,7 @@ No paper compares itself with the others. Here all methods have one teacher and 
 rows, epochs and seeds. A point of the frontier is a method at a budget, a share m/12 of
 the whole model's FLOPs. Each paper lists its methods in its `frontier.py`
 (lib.papers.points). This module adds controls that the papers lack, and combinations of
-methods that the papers call orthogonal but never tried. It does not import torch, so
-that notebooks start fast."""
+methods that the papers call orthogonal but never tried."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ A reader's own data and model can replace those of a profile. Then the profile i
 `ProfileWithUserData`: a str that is the profile's name, so it finds the settings of
 that profile in every table, and that has the reader's data and model as attributes.
 `make_training_data_descriptor` and `backbone_spec` look at these, so no paper needs to
-know of them. The module does not import torch, so that notebooks start fast."""
+know of them."""
 
 import os
 import shlex

@@ -5,8 +5,7 @@ several budgets. Each paper lists its methods in its `frontier.py`, and
 `lib.papers.frontier` collects them. So that methods can be compared, all students have
 one teacher and the same rows, epochs and seeds. They are trained in the two stages of
 `lib.papers.students`: they match the teacher's hidden states, then learn the labels. A
-method with a training of its own has as many epochs as these two stages together. The
-module does not import torch, so that notebooks start fast.
+method with a training of its own has as many epochs as these two stages together.
 """
 
 from collections.abc import Callable, Mapping

@@ -4,8 +4,7 @@
 A paper's `corrections.csv` lists printed cells that need a correction or a remark.
 Tables are read as printed: pages show the corrections beside them. A paper's
 `misses.csv` lists printed values that do not follow from the paper's own other numbers,
-such as a FLOPs count that the printed sizes do not give. The module does not import
-torch, so that notebooks start fast."""
+such as a FLOPs count that the printed sizes do not give."""
 
 from __future__ import annotations
 

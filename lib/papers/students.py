@@ -3,8 +3,7 @@ width, distilled, then fine-tuned.
 
 It is the procedure of DynaBERT (Hou et al. 2020). GhostBERT uses it for its models and
 for the pruned baselines beside them (section 2.3). `lib.papers.frontier`, the
-comparison of all papers, uses it too. The module does not import torch, so that
-notebooks start fast.
+comparison of all papers, uses it too.
 
 A width m means that each layer keeps m of 12 attention heads, and the same share of its
 neurons."""

@@ -1,5 +1,5 @@
 """This module collects the runs of a notebook's grid, estimates differences between
-models, and formats tables. It does not import torch.
+models, and formats tables.
 
 A grid is a notebook's list of planned runs. On pages of the profiles (sizes of the
 experiments) toy and paper, the page's runs stand beside recorded runs at mini. A table

@@ -2,7 +2,7 @@
 
 They are words with a symbol, sentences for the answer below a page's title, and entries
 of its JSON file. A comparison of models has one of five outcomes, called its word, such
-as "agrees" (`lib.claims.words`). The module does not import torch."""
+as "agrees" (`lib.claims.words`)."""
 
 import re
 from collections.abc import Collection, Sequence

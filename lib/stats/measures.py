@@ -2,8 +2,7 @@
 ratio of two variances.
 
 A measure gives a value for each run of a collected frame, or one Estimate for all runs.
-Measures of a single paper are in `measures.py` of the paper's folder. The module does
-not import torch."""
+Measures of a single paper are in `measures.py` of the paper's folder."""
 
 from __future__ import annotations
 

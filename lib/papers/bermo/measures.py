@@ -1,7 +1,5 @@
 """This module has what BERMo's claims measure beside scores: in how few epochs a model
-scores as well as BERT, and how large gradients are in the lower layers.
-
-It does not import torch, so that notebooks start fast."""
+scores as well as BERT, and how large gradients are in the lower layers."""
 
 from __future__ import annotations
 

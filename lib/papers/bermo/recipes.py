@@ -4,7 +4,7 @@ descriptions of runs, of its models.
 At profile `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and,
 where the paper is silent, those of the public code of movement pruning.
 `data/published/bermo/deviations.toml` lists what the small profiles `toy` and `mini` do
-differently. The module does not import torch, so that notebooks start fast."""
+differently."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,8 +4,7 @@
 They give the threshold of the pruning masks and the weight of the penalty on mask
 scores. A controller changes that weight until a target share of the weights is kept.
 Letters: w is `Prune.warmup_steps`; i and f are the initial and final warm-up in units
-of w; T is the number of steps, which are counted from 0. The module does not import
-torch, so that notebooks start fast."""
+of w; T is the number of steps, which are counted from 0."""
 
 import math
 from dataclasses import dataclass

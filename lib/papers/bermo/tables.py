@@ -1,7 +1,5 @@
 """This module makes tables, of printed and of our own scores, that several pages on
-BERMo share.
-
-It does not import torch, so that notebooks start fast."""
+BERMo share."""
 
 from __future__ import annotations
 

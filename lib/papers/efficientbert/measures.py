@@ -1,8 +1,7 @@
 """This module has what EfficientBERT's claims measure beside task scores.
 
 It measures the last loss of a training, how early a training from inherited weights (a
-warm start) reaches a loss, and how fast a network is. It does not import torch, so that
-notebooks start fast."""
+warm start) reaches a loss, and how fast a network is."""
 
 from __future__ import annotations
 

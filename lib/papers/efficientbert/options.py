@@ -1,5 +1,4 @@
-"""This module has the options of EfficientBERT's search and distillation. It does not
-import torch, so that notebooks start fast.
+"""This module has the options of EfficientBERT's search and distillation.
 
 A field's default means "off", and the identity of a run leaves out fields with their
 default. So a field that is added later does not change the identity of earlier runs.

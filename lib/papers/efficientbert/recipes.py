@@ -4,8 +4,7 @@ descriptions of runs, that train the networks.
 The paper is Dong et al., Findings of EMNLP 2021. The settings of profile `paper` are
 the printed ones (section 4.3), and where the paper is silent those of the public code.
 The small profiles `toy` and `mini` have their own, chosen once before the first
-recorded run. Searches are in `searches.py`. The module does not import torch, so that
-notebooks start fast."""
+recorded run. Searches are in `searches.py`."""
 
 from __future__ import annotations
 

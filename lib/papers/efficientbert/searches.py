@@ -4,8 +4,7 @@ of runs, of Tables 5 and 6 and of Figure 3.
 Three searches follow each other, and each starts from the result of the one before. A
 Spec refers to such a result before it exists: `Output("before", "net")` is the network
 that the input run `before` will find, and `Output("search", "supernet")` is a network
-with the same formulas at full size, which is trained as the supernet of the last stage.
-The module does not import torch, so that notebooks start fast."""
+with the same formulas at full size, which is trained as the supernet of the last stage."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

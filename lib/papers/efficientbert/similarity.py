@@ -1,7 +1,5 @@
 """This module measures how similar two sets of hidden states, or of attention maps,
-are.
-
-It does not import torch, so that notebooks start fast."""
+are."""
 
 import numpy as np
 

@@ -1,7 +1,5 @@
 """This module has what EfficientBERT's Figures 7 and 8 share: the grid of runs, and a
-table and a figure of how far students are from their teacher.
-
-It does not import torch, so that notebooks start fast."""
+table and a figure of how far students are from their teacher."""
 
 from __future__ import annotations
 

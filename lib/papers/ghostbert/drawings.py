@@ -1,7 +1,5 @@
 """This module draws the panels of GhostBERT's Figure 1, the score lost over the share
-of the FLOPs, with the printed values beside those of our runs.
-
-It does not import torch, so that notebooks start fast."""
+of the FLOPs, with the printed values beside those of our runs."""
 
 from collections.abc import Collection, Mapping
 

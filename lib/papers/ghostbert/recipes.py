@@ -4,8 +4,7 @@ and the costs in its tables.
 The paper is Huang et al., ACL 2021. At profile `paper` the settings are the printed
 ones (Appendix A.2, Table 8) wherever there is one. The small profiles `toy` and `mini`
 have their own, chosen before their first recorded run;
-`data/published/ghostbert/deviations.toml` lists each difference. The module does not
-import torch, so that notebooks start fast.
+`data/published/ghostbert/deviations.toml` lists each difference.
 
 A width m is the number of attention heads that are kept of 12, and the same share of
 neurons. A ghost is a feature that a cheap convolution computes from others; a tap is a

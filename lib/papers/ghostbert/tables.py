@@ -1,5 +1,4 @@
-"""This module makes tables that several pages on GhostBERT share. It does not import
-torch, so that notebooks start fast."""
+"""This module makes tables that several pages on GhostBERT share."""
 
 import re
 from collections.abc import Iterable

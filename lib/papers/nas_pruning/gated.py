@@ -11,8 +11,7 @@ The width of a layer, its number of heads or neurons, is the sum of their masks.
 soft masks this gives the expected cost E, with masks of 0 and 1 the actual cost F. The
 report's "original" sizes are expected costs at the start of a search, where each mask
 is sigmoid(5). Only its BERT-Mini, which is not searched, is counted with masks of 1.
-Widths may be numbers, arrays or tensors. The module does not import torch, so that
-notebooks start fast."""
+Widths may be numbers, arrays or tensors."""
 
 import math
 

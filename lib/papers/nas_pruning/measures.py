@@ -1,7 +1,5 @@
 """This module has what the claims of the NAS report measure beside scores: how a
-pruning search approaches its target cost, and how many inputs of noise it keeps.
-
-It does not import torch, so that notebooks start fast."""
+pruning search approaches its target cost, and how many inputs of noise it keeps."""
 
 from __future__ import annotations
 

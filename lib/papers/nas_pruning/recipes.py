@@ -4,7 +4,7 @@ trainings.
 
 The settings of profile `paper` are the printed ones, and TinyBERT's where the report is
 silent. The small profiles `toy` and `mini` have their own, chosen once before the first
-recorded run. The module does not import torch, so that notebooks start fast."""
+recorded run."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

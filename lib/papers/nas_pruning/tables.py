@@ -1,5 +1,4 @@
-"""This module makes tables and figures that several pages on NAS pruning share. It does
-not import torch, so that notebooks start fast."""
+"""This module makes tables and figures that several pages on NAS pruning share."""
 
 from __future__ import annotations
 
