@@ -84,19 +84,16 @@ class Comparison:
 
     text: the comparison as it is written, such as "Ghost > Prune @ m=3".
     measure: the quantity that is compared, a key of MEASURES; "" for the task score.
-    about: an argument of that measure, such as the timed model; "" for most.
-    slope: where several models are combined, as by a fitted line, how they are weighted
-    (a key of WEIGHTS, such as "per doubling"); else ""."""
+    about: the argument of that measure, such as the timed model; "" for most measures.
+    slope: how the values of several models are weighted, a key of WEIGHTS, such as "per
+    doubling" for the slope of a fitted line; "" where no models are combined in this
+    way."""
 
     text: str
-    measure: str  # Compared quantity, a key of MEASURES; "" for the task's score.
-    about: str  # Argument of the measure, such as the timed model; "" for most.
+    measure: str
+    about: str
     terms: tuple[WeightedTerm, ...]
-    # (low, high) in which the value lies if the claim holds. With (0, 0) the measure
-    # must be 0 in every run.
     bounds: tuple[float, float]
-    # How the scores of several models are weighted, a key of WEIGHTS: "per doubling" is
-    # the slope of a fitted line. It is "" where no models are combined in this way.
     slope: str
 
     @property

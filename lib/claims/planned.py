@@ -35,32 +35,32 @@ class RunPlanLine:
     of the experiments), such as "base".
 
     order: the number of the line.
-    step: a group of lines; its runs are made before those of the next group.
+    step: the name of a group of lines. Its runs are made, seed by seed, before those of
+    the next group.
     claim: the id of the claim that is tested; "levels" for scores without a claim.
     page: the id of the notebook that lists the runs.
-    models: labels of the models.
-    where: conditions on the runs' labels, such as "m=3/1" (m is 3 or 1).
+    models: labels of the models, as comparisons write them.
+    where: conditions on the labels of the rows, such as "m=3/1" (m is 3 or 1).
     cells: the comparisons of models, each tested on each of `tasks`.
-    waits: whether the line is not run yet, as its task is chosen by later results.
+    tasks: the tasks of the runs. It is empty for runs without a task, and while the
+    second task is not chosen.
+    waits: whether no run is made yet, as the second task is not chosen. Results on the
+    first task decide which one it is.
     core_hours: the planned cost.
-    arguments: further arguments of the notebook's function that lists runs."""
+    arguments: further arguments of the notebook's function `grid`, which lists runs."""
 
     order: int
-    # Name of a group of lines. Its runs are made, seed by seed, before those of the
-    # next group.
     step: str
     claim: str
     page: str
-    models: tuple[str, ...]  # Labels of the models, as comparisons write them.
-    where: str  # Conditions on the rows' labels, such as "m=3/1": m is 3 or 1.
-    cells: str  # Comparisons that are tested, each on each task.
-    # Tasks of the runs. Empty for runs without a task, and while the second task is not
-    # chosen.
+    models: tuple[str, ...]
+    where: str
+    cells: str
     tasks: tuple[str, ...]
-    waits: bool  # Whether no run is made yet, as the second task is not chosen.
+    waits: bool
     seeds: tuple[int, ...]
     core_hours: float
-    arguments: Json  # Further arguments of the notebook's function `grid`.
+    arguments: Json
 
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
         """Return the rows of a notebook's list of runs that this line of the plan runs.

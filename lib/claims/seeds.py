@@ -23,14 +23,13 @@ class PlannedComparison:
 
     claim: the id of the claim, such as "G1".
     comparison: the comparison of models.
-    models_expected_to_collapse: labels of models whose failed runs are compared too, as
-    their failure is what is claimed."""
+    models_expected_to_collapse: labels of models that the claim expects to fail. Their
+    runs are compared even if they score no better than chance, as their failure is what
+    is claimed."""
 
     claim: str
     comparison: cells.Comparison
     seeds: tuple[int, ...]
-    # Labels of models that the claim expects to fail. Their runs count even if they
-    # score no better than chance.
     models_expected_to_collapse: tuple[str, ...]
 
     def find_smallest_effect_of_interest(self, task: str) -> float:

@@ -91,41 +91,42 @@ class Result:
 
     claim: the id of the claim, such as "G1".
     comparison: the comparison of models.
-    task: the task, or tasks of a mean with "/" between.
-    estimate: the measured effect with its 95 % interval; None without runs.
-    done: how many of the `planned` seeds have ended.
-    reason: why the comparison is not measured; "" if it is.
-    printed: the effect that the paper prints; None for none.
-    interest: the smallest effect of interest; None for none.
-    beside: whether it is a single task of a mean, so totals leave it out.
-    collapsed: how many runs scored no better than chance, as text.
-    counts: the counts behind a share of runs, such as "8 of 8 against 0 of 8".
-    sentence: the comparison in words; `short` has it as an axis label.
-    same_as: another claim that makes the same comparison and counts it, or "".
-    holm: the p-value after Holm's correction."""
+    task: the task, or the tasks of a mean with "/" between; "" without a task.
+    estimate: the measured effect with its 95 % interval; None where runs are missing,
+    or where `reason` says why there is none.
+    done: how many of the `planned` seeds have ended with all their runs.
+    reason: why the comparison is not measured, in a sentence; "" where it is measured,
+    or not run yet.
+    printed: the effect that the paper prints for this comparison; None where it prints
+    none.
+    interest: the smallest effect of interest, fixed before the runs; None for none.
+    beside: whether it is the result on one task, shown beside the result on the mean
+    over tasks. Totals count only the mean.
+    collapsed: text on how many runs of which model scored no better than chance; "" for
+    none.
+    counts: for a share of runs, the counts behind it, such as "8 of 8 against 0 of 8".
+    sentence: the comparison and its task, in words.
+    short: the comparison and its task as an axis label.
+    same_as: the id of another claim that makes the same comparison; "" for none. Totals
+    count the comparison under that claim alone.
+    holm: the p-value after Holm's correction over all comparisons of a paper; None
+    without a correction."""
 
     claim: str
     comparison: Comparison
-    task: str  # Task, or the tasks of a mean with "/" between; "" without a task.
+    task: str
     estimate: paired.Estimate | None
-    done: int  # Number of planned seeds whose runs have all ended.
+    done: int
     planned: int
-    reason: str = ""  # Why the comparison is not measured, in a sentence.
-    # Effect that the paper prints for this comparison; None where it prints none.
+    reason: str = ""
     printed: float | None = None
-    interest: float | None = None  # Smallest effect of interest, fixed before the runs.
-    # Whether this is the result on one task, shown beside the result on the mean over
-    # tasks. Totals count only the mean.
+    interest: float | None = None
     beside: bool = False
-    collapsed: str = ""  # Sentence on how many runs of which model collapsed.
-    # For a share of runs: the counts behind it, such as "8 of 8 against 0 of 8".
+    collapsed: str = ""
     counts: str = ""
-    sentence: str = ""  # The comparison and its task, in words.
-    short: str = ""  # The comparison as an axis label.
-    # Id of another claim with the same comparison. Totals count the comparison under
-    # that claim alone.
+    sentence: str = ""
+    short: str = ""
     same_as: str = ""
-    # P-value after Holm's correction over all comparisons of a paper.
     holm: float | None = None
 
     @property
@@ -500,24 +501,20 @@ class JudgingInputs:
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     profile: the size of the experiments, such as "mini".
     printed: {(text of a comparison, task): effect that the paper prints}, where the
-    task "" stands for all tasks. `interest` has the smallest effects of interest so.
-    unpruned_scores: {task: score of the unpruned model in points}. A model with less
-    than half of it has learned too little to be compared.
-    planned: the number of planned seeds; 0 to count those of the runs.
+    task "" stands for all tasks.
+    interest: the smallest effects of interest, in the same form.
+    unpruned_scores: {task: score of the unpruned model in points, at a seed that no
+    claim uses}. A model with less than half of this score has learned too little to be
+    compared.
+    planned: the number of planned seeds; 0 to count those in the rows.
     models_expected_to_collapse: labels of models that the claim expects to fail."""
 
-    # {task: its Columns}, the metrics by which the task is scored.
     columns_by_task: MetricColumnsByTask
-    profile: str  # Size of the experiments, such as "mini".
-    # {(text of a comparison, task): effect that the paper prints}
+    profile: str
     printed: EffectByComparisonAndTask = field(default_factory=dict)
-    # {(text of a comparison, task or "" for all): smallest effect of interest}
     interest: EffectByComparisonAndTask = field(default_factory=dict)
-    # {task: score of the unpruned model in points, at a seed that no claim uses}. A
-    # model with less than half of this score has learned too little to be compared.
     unpruned_scores: Mapping[str, float] = field(default_factory=dict)
-    planned: int = 0  # Number of planned seeds; 0 for the number in the rows.
-    # Labels of models that the claim expects to fail.
+    planned: int = 0
     models_expected_to_collapse: tuple[str, ...] = ()
 
     def find_mean_effect_over_tasks(
