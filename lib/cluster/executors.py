@@ -67,16 +67,13 @@ class Resources:
 
     cores: the number of CPU cores.
     uses_gpu: whether the run needs a GPU.
-    memory: the peak memory in bytes: the GPU's memory if the run uses a GPU, else main
-    memory.
-    host_memory: main memory in bytes for a run that uses a GPU, else 0."""
+    memory: the peak memory in bytes: GPU memory for a run on a GPU, else main memory.
+    host_memory: main memory in bytes that a run on a GPU needs in addition to the GPU's
+    memory; 0 for a run on a CPU."""
 
     cores: int = 1
     uses_gpu: bool = False
-    # Peak memory in bytes: GPU memory for a run on a GPU, and else main memory.
     memory: float = 1.0
-    # Main memory in bytes that a run on a GPU needs in addition to the GPU's memory; 0
-    # for a run on a CPU.
     host_memory: float = 0.0
 
 
