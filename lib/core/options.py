@@ -2,8 +2,8 @@
 
 A field's default means "off". A run is identified by a hash of the fields that differ
 from their defaults, so a field that is added later does not change the identity of
-earlier runs. The values themselves are in `lib/papers/`. Comments at fields also say
-what a paper leaves open."""
+earlier runs. The values themselves are in `lib/papers/`. Docstrings of classes also
+say what a paper leaves open."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -47,50 +47,42 @@ class Train(Option):
 
     batch: rows of a batch.
     max_length: tokens to which longer rows are cut.
-    pad_to: tokens to which all batches are padded; 0 pads to the longest row of the
-    batch.
     clip: the largest norm of the gradient; 0 does not clip.
     warmup: the share of all steps in which the learning rate rises.
-    select: whether the result is the model of the "last" step, or the one with the
-    "best" score on held-out training rows, where the step scores such rows, or else on
-    development rows. It is evaluated every `eval_every` steps (0 is once an epoch).
-    `select_by` has the metrics whose mean is this score; () takes the first metric of
-    the task.
-    spare_norms: whether biases and LayerNorms have no weight decay.
-    taps: the learning rate of the convolution kernels of ghost modules (GhostBERT); 0
-    takes `lr`.
-    byte_dropout: whether dropout masks are drawn as random bytes, which is faster and
-    rounds the rate to 256ths."""
+    dropout: the dropout rate of hidden states and of attention weights.
+    pad_to: tokens to which every batch is padded; 0 pads to the longest row of the
+    batch.
+    select: which model is saved and scored: that of the "last" step, or the one with
+    the "best" score among the evaluations during training. The score is taken on
+    held-out training rows where the step scores such rows, else on development rows.
+    The reproduced papers select and report on the same development rows, which is
+    optimistic.
+    select_by: the metrics whose mean is the score for "best"; () takes the first metric
+    of the task.
+    eval_every: training steps between evaluations for "best"; 0 evaluates once an
+    epoch.
+    spare_norms: whether biases and LayerNorm weights are exempt from weight decay.
+    taps: the learning rate of the weights ("taps") of the convolution kernels in
+    GhostBERT's ghost modules; 0 takes `lr`.
+    byte_dropout: whether dropout masks are drawn as random bytes, which is faster than
+    PyTorch's masks and rounds rates to 256ths."""
 
     epochs: Count
     batch: Count
     lr: Positive
-    max_length: Count  # Tokens to which longer rows are cut.
-    clip: float = 0.0  # Largest norm of the gradient; 0 does not clip.
-    warmup: Share = 0.0  # Share of all steps in which the learning rate rises.
+    max_length: Count
+    clip: float = 0.0
+    warmup: Share = 0.0
     weight_decay: float = 0.0
-    dropout: Share = 0.0  # Dropout rate of hidden states and of attention weights.
-    pad_to: int = 0  # Tokens to which every batch is padded; 0 pads to its longest row.
-    # Which model is saved and scored: that of the "last" step, or the one with the
-    # "best" score among the evaluations during training. The score is taken on held-out
-    # training rows where a run evaluates on them, and else on development rows. The
-    # reproduced papers select and report on the same development rows, which is
-    # optimistic.
+    dropout: Share = 0.0
+    pad_to: int = 0
     select: Literal["last", "best"] = "last"
-    # Metrics whose mean is the score for "best". If empty, the first metric of the task
-    # is the score.
     # pyrefly: ignore[implicit-any-type-argument]: the check of an Option reads the X
     # of `tuple[X, ...]` as a Literal of all allowed values
     select_by: tuple = ()
-    # Training steps between evaluations for "best"; 0 evaluates once an epoch.
     eval_every: int = 0
-    # Whether biases and LayerNorm weights are exempt from weight decay.
     spare_norms: bool = False
-    # Learning rate of the weights ("taps") of GhostBERT's convolution kernels; 0 takes
-    # `lr`.
     taps: float = 0.0
-    # Whether dropout masks are drawn as random bytes, which is faster than PyTorch's
-    # masks; rates are then rounded to 256ths.
     byte_dropout: bool = False
 
 
@@ -98,18 +90,15 @@ class Train(Option):
 class Targets(Option):
     """A Targets says what a fine-tuned model learns from: labels, a teacher, or both.
 
-    kind: "hard" for the labels, "soft" for the teacher's logits, or "both".
+    kind: what the model learns from: the labels ("hard"), the teacher's logits
+    ("soft"), or labels and logits ("both").
     sum_classes: whether the cross entropy with the teacher is summed over classes, as
     in DynaBERT's code, instead of averaged over them, as in TinyBERT's.
     temperature: the divisor of both models' logits before the softmax."""
 
-    # What the model learns from: the labels ("hard"), the teacher's logits ("soft"), or
-    # labels and logits ("both").
     kind: Literal["hard", "soft", "both"]
-    # Whether the cross entropy with a teacher is summed over classes, as in DynaBERT's
-    # code, instead of averaged over them, as in TinyBERT's.
     sum_classes: bool = False
-    temperature: float = 1.0  # Divisor of both models' logits before the softmax.
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -123,10 +112,9 @@ class Span(Option):
     max_query: tokens to which longer questions are cut.
     max_answer: the largest number of tokens of a predicted answer."""
 
-    # Tokens between the starts of two successive windows of a long passage.
     stride: Count
-    max_query: Count  # Tokens to which longer questions are cut.
-    max_answer: Count  # Largest number of tokens of a predicted answer.
+    max_query: Count
+    max_answer: Count
 
 
 @dataclass(frozen=True)
@@ -135,34 +123,26 @@ class Importance(Option):
 
     The least important ones are pruned (GhostBERT section 2.3, Hou et al. 2020).
 
-    split: the rows on which importance is measured, training rows that are "held_out"
-    or the development rows, "dev".
+    split: the rows on which importance is measured: training rows that are "held_out",
+    or the development rows ("dev"), as in the code of Hou et al. The latter is
+    optimistic, as models are scored on the same rows.
     batch: rows of a batch.
     max_length: tokens to which longer rows are cut.
     cumulative: whether gradients are never set to zero between batches, as in Hou et
     al.'s code. Each batch then adds the absolute value of the sum of all gradients so
-    far.
-    by: "" for first-order Taylor importance, or the file in lib/methods whose function
-    computes the scores, such as "taylor_importance" (that of Torch-Pruning).
-    version: a number that says which code of that file computes the scores."""
+    far, instead of the absolute value of its own gradient.
+    by: "" for the first-order Taylor importance that the step itself has, or the name
+    of a module in lib/methods, such as "taylor_importance" (that of Torch-Pruning). The
+    function `compute_importance_scores` of the module then ranks heads and neurons.
+    version: the number `version` that `plan_pruning` of that module returns. The step
+    does not read it. Who changes the module raises it: the ranking then has another
+    identity, and is run again."""
 
-    # Rows on which the importance of heads and neurons is measured: training rows that
-    # are held out, or the development rows, as in the code of Hou et al. The latter is
-    # optimistic, as models are scored on the same rows.
     split: Literal["held_out", "dev"]
     batch: Count
     max_length: Count
-    # Whether gradients are never set to zero between batches, as in Hou et al.'s code:
-    # each batch then adds to the importance the absolute value of the sum of all
-    # gradients so far, instead of the absolute value of its own gradient.
     cumulative: bool = False
-    # Name of the module in lib/methods whose function `compute_importance_scores` ranks
-    # heads and neurons, such as "taylor_importance". "" stands for the first-order
-    # Taylor importance that the step itself has.
     by: str = ""
-    # The number `version` that `plan_pruning` of that module returns. The step does not
-    # read it. Who changes the module raises it: the ranking then has another
-    # identity, and is run again.
     version: int = 0
 
 
@@ -173,11 +153,9 @@ class Distil(Option):
     The loss is GhostBERT's L_distill (section 2.3), the mean squared errors between the
     hidden states of student and teacher.
 
-    mask: whether the loss is averaged over real tokens only. Without it padded tokens
+    mask: whether losses are averaged over real tokens only. Without it padded tokens
     count too, as in the public code of TinyBERT and DynaBERT."""
 
-    # Whether losses are averaged over real tokens only, without padding. The public
-    # code of TinyBERT and DynaBERT includes padded tokens.
     mask: bool = False
 
 
@@ -188,22 +166,18 @@ class Augment(Option):
     TinyBERT's data augmentation makes new sentences by replacing words with similar
     ones. GhostBERT uses it too, but prints no settings.
 
-    tries: new sentences that are drawn for each sentence; repeated ones are dropped.
-    p: the probability that a word is replaced in a new sentence.
-    candidates: the number of similar words from which the replacement of a word is
-    drawn.
-    neighbours: how similar words are found for a word of several word pieces. The only
-    way, "embeddings", compares token embeddings of a pretrained model."""
+    tries: new sentences that are drawn for each training sentence; duplicates are
+    dropped. TinyBERT's code draws 10 to 30, depending on the task.
+    p: the probability that a word is replaced in a new sentence; TinyBERT has 0.4.
+    candidates: the number of tokens of the vocabulary from which the replacement of a
+    word is drawn: the likeliest ones, or for a word of several word pieces the nearest
+    whole words. Of the likeliest, tokens that only continue a word, such as "##ing",
+    are then dropped. TinyBERT has 15.
+    neighbours: the vectors whose cosines say which words are nearest. The only choice
+    is the token "embeddings" of a pretrained model. TinyBERT's code reads GloVe vectors
+    instead."""
 
-    # Number of new sentences that are drawn for each training sentence; duplicates are
-    # dropped. TinyBERT's code draws 10 to 30, depending on the task.
     tries: Count
-    # Probability that a word is replaced in a new sentence; TinyBERT has 0.4.
     p: ShareAbove0
-    # Number of candidates for the replacement of a word: the most likely, or nearest,
-    # tokens of the vocabulary. Candidates that only continue a word, such as "##ing",
-    # are then dropped. TinyBERT has 15.
     candidates: Count
-    # Vectors whose cosines give the candidates for a word of several word pieces: the
-    # token "embeddings" of the model. TinyBERT's code reads GloVe vectors instead.
     neighbours: Literal["embeddings"]

@@ -23,14 +23,14 @@ class Paper:
 
     Its values are constants in the `__init__.py` of the paper's folder.
 
-    name: the name of the paper's folder.
+    name: the name of the paper's folders in lib/papers, notebooks and data/published.
     prefix: the first word of the ids of its notebooks, such as "ghostbert".
     order: the position of the paper in lists of all papers."""
 
-    name: str  # Name of its folders in lib/papers, notebooks and data/published.
+    name: str
     title: str
-    prefix: str  # Beginning of the ids of its notebooks, such as "ghostbert".
-    order: int  # Position of the paper in lists of all papers.
+    prefix: str
+    order: int
 
 
 @cache

@@ -118,14 +118,12 @@ class ExperimentOutcome(Columns):
     run: the stored result of the training or measurement, or None.
     state: "finished", "running", "failed", "stopped", "died" (its process was killed)
     or "missing" (no attempt).
-    error: why there is no run, in one line: the error of the last attempt, or of an
-    input; "" where none is known."""
+    error: why there is no run, in one line: the error of the last attempt at this run,
+    or at a run that it needs as input; "" where none is known."""
 
     row: Row
     run: Run | None
-    state: str  # "finished", "running", "failed", "stopped", "died" or "missing".
-    # One-line error of the last attempt at this run, or at a run that it needs as
-    # input; "" if there is none.
+    state: str
     error: str = ""
 
     @cached_property

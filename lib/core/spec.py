@@ -50,19 +50,17 @@ class Spec:
     and the stored run is found again by `name`. Raises Refused for a step, argument or
     input of an unknown name.
 
-    step: the kind of work, such as "finetune".
-    args: the arguments of the step, {name: JSON value, dataclass of settings, or Output
-    (a result of an input, not known yet)}.
-    inputs: {name, such as "teacher": Spec of a run that must exist before}.
+    step: the kind of work, such as "finetune"; a key of lib.core.steps.STEPS.
+    args: the arguments of the step, {name: plain JSON value, Option (a dataclass of
+    settings) or Output (a result of an input, not known yet)}. Entries that are None
+    are left out.
+    inputs: {name, such as "teacher": Spec of a run that must exist before, as the step
+    reads it}. Entries that are None are left out.
     seed: None for an input that takes the seed of the Spec that needs it, and for a
     Spec that takes the seed of its planned experiment (Row)."""
 
-    step: str  # Kind of work, such as "finetune"; a key of lib.core.steps.STEPS.
-    # Arguments of the step: {name: plain JSON value, Option or Output}. Entries that
-    # are None are left out.
+    step: str
     args: Json = field(default_factory=dict)
-    # Earlier runs that the step reads: {name, such as "teacher": Spec of the run}.
-    # Entries that are None are left out.
     inputs: dict[str, Spec] = field(default_factory=dict)
     seed: int | None = None
 

@@ -26,20 +26,17 @@ class Step:
 
     version: raised when a change of code alters results, so that old results are not
     used.
-    inputs: names of the earlier runs that the work may take; "teacher:" allows all
-    names that begin so.
-    args: names of the arguments that the work may have.
+    inputs: names of the inputs (earlier runs) that a Spec of this step may have.
+    "teacher:" allows all names that begin with it.
+    args: names of the arguments that a Spec of this step may have.
     module: the Python module that has the function.
-    weights: whether the work saves a model, or other large files, for later runs."""
+    weights: whether runs of this step save a model, or other large files, that later
+    runs load."""
 
     version: int
-    # Names of the inputs (earlier runs) that a Spec of this step may have. "teacher:"
-    # allows all names that begin with it.
     inputs: tuple[str, ...]
-    args: tuple[str, ...]  # Names of the arguments that a Spec of this step may have.
-    module: str  # Module in which a function with the name of the step does the work.
-    # Whether runs of this step save a model, or other large files, that later runs
-    # load.
+    args: tuple[str, ...]
+    module: str
     weights: bool
 
 

@@ -531,12 +531,12 @@ class TrainingOutput:
 
     folder: the folder for checkpoints, if any are written.
     seed: the seed of the training.
-    result: the metrics that the training loop returned.
-    checkpoint_interval_seconds: by default so long that no checkpoint is written."""
+    result: the metrics that the training loop (`lib.train.loop.fit`) returned.
+    checkpoint_interval_seconds: seconds between checkpoints, by default so many that
+    none is written."""
 
-    result: Json  # Return value of `lib.train.loop.fit`.
+    result: Json
 
-    # Seconds between checkpoints. The default is so large that none is written.
     checkpoint_interval_seconds = 1e9
 
     def __init__(self, folder: str | Path, seed: int) -> None:
