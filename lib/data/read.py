@@ -147,13 +147,13 @@ class ParsedRow(NamedTuple):
     place: file and line of the row, for error messages.
     texts: one or two texts.
     label: the label as the file spells it.
-    first: the first cell of the row, which in SentEval's files tells the split: "tr",
+    first: the first cell of the row, which in SentEval's files names the split: "tr",
     "va" or "te"."""
 
-    place: str  # File and line, for error messages.
+    place: str
     texts: list[str]
     label: str
-    first: str  # First cell of the row; in SentEval's files it names the split.
+    first: str
 
 
 def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
