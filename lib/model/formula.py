@@ -46,13 +46,9 @@ class Operation:
     padding: the value that leaves the other operand unchanged, such as 0 for a sum. A
     narrower operand may be padded with it to the width of the wider one."""
 
-    operands: int  # Number of operands, 1 or 2.
-    numpy: Callable[..., np.ndarray]  # Function of one or two arrays.
-    # Function of the module torch and one or two tensors. The module is an argument, so
-    # that this file does not import torch.
+    operands: int
+    numpy: Callable[..., np.ndarray]
     torch: Callable[..., Any]
-    # Value that does not change the other operand, such as 0 for a sum. A narrower
-    # operand is padded with it to the width of the wider one.
     padding: float = 0.0
 
 
@@ -125,11 +121,11 @@ class Node:
     An example of a formula is "W2 gelu(W1 x)". Raises Refused for an unknown
     operation or a wrong number of operands.
 
-    op: "x" (the input), "W1" or "W2" (linear maps), or the name of an elementwise
-    operation such as "gelu" or "add".
+    op: "x" (the input), one of LINEAR ("W1" or "W2", linear maps), or a key of
+    OPERATIONS, such as "gelu" or "add".
     args: the operands of `op`, one or two Nodes; () for "x"."""
 
-    op: str  # "x", one of LINEAR, or a key of OPERATIONS.
+    op: str
     args: tuple["Node", ...] = ()
 
     def __post_init__(self) -> None:

@@ -41,13 +41,14 @@ class GatePlan(NamedTuple):
     A kind is what the gates mask, such as "heads" or "ffn" (neurons).
 
     gate_count: the number of gates.
-    channels_per_gate: the consecutive channels that a gate masks, such as a head size.
+    channels_per_gate: the number of consecutive channels that each gate masks, such as
+    a head size.
     side_by_path: {path of a linear layer inside the transformer layer: "inputs" or
     "outputs"}, which says where that linear layer is masked."""
 
     gate_count: int
-    channels_per_gate: int  # Number of consecutive channels that each gate masks.
-    side_by_path: dict[str, str]  # {path of a linear layer: "inputs" or "outputs"}.
+    channels_per_gate: int
+    side_by_path: dict[str, str]
 
 
 class GatedLinear(nn.Linear):

@@ -219,48 +219,36 @@ class Ghost(Option):
     kind: the convolution: depthwise over tokens ("dwconv"), over tokens with all
     features mixed ("conv1d_s"), over features with all tokens mixed ("conv1d_f"), or
     over tokens and features ("conv2d").
-    positions: what gets a ghost module: attention maps ("qk"), contexts ("v"), output
-    projection ("o"), activation ("ffn1"), second feed-forward matrix ("ffn2").
-    kernel: the size of a kernel, odd.
-    features: the number of additional features; with more than 1, each head has kernels
-    of its own.
-    softmax, softmax_over: whether a softmax normalises the kernel weights, and over
-    which: the weights of a channel ("taps"), or for "conv1d_*" all weights by which an
-    output reads an input map ("inputs"). For "conv2d" it is always the whole kernel;
-    "dwconv" has "taps" alone, as each of its outputs reads one channel.
-    relu: whether a ReLU follows the convolution.
-    mask: whether padded tokens are set to zero before the convolution.
-    init: the initialisation of kernels; "uniform" is equal weights.
-    tokens: for "conv1d_f" the number of tokens that every row must have, else 0."""
+    positions: what gets a ghost module in each layer: attention maps ("qk"), contexts
+    ("v"), the output projection ("o"), the activation ("ffn1") or the second
+    feed-forward matrix ("ffn2").
+    kernel: the size of a kernel in tokens or features, an odd number.
+    features: the number of ghost features (appendix B.4) that are added to the output.
+    If there are several, each has a kernel of its own for each head of the input.
+    softmax: whether a softmax normalises the weights of a kernel. The paper says so
+    only for "dwconv".
+    relu: whether ghost features pass a ReLU before they are added.
+    mask: whether padded tokens are set to zero before the convolution. The paper does
+    not say whether they are.
+    init: the initialisation of the kernels, where "uniform" means equal weights. The
+    paper does not name one.
+    softmax_over: which weights a softmax normalises together: the K weights of each
+    channel of a kernel ("taps"), or for "conv1d_*" all weights by which an output sums
+    over an input map ("inputs"). For "conv2d" it is always the whole kernel. "dwconv"
+    has "taps" alone, as each of its outputs reads one channel. The paper does not say
+    which.
+    tokens: for "conv1d_f" the number of tokens that every row must have, as the tokens
+    are the channels of this convolution; 0 for other kinds."""
 
-    # Type of convolution: "dwconv" is depthwise over tokens, "conv1d_s" over tokens
-    # with all features mixed, "conv1d_f" over features with all tokens mixed, and
-    # "conv2d" over tokens and features.
     kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
-    # What gets a ghost module (a convolution that adds features) in each layer:
-    # attention maps ("qk"), contexts ("v"), the output projection ("o"), the activation
-    # ("ffn1") or the second feed-forward matrix ("ffn2").
     positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
-    kernel: Count  # Size of a kernel in tokens or features, an odd number.
-    # Number of ghost features (GhostBERT, appendix B.4) that are added to the output.
-    # If there are several, each has its own kernel for each head of the input.
+    kernel: Count
     features: Count = 1
-    # Whether a softmax normalises the weights of a kernel. The GhostBERT paper says so
-    # only for "dwconv".
     softmax: bool = False
-    relu: bool = False  # Whether ghost features pass a ReLU before they are added.
-    # Whether padded tokens are set to zero before the convolution. The GhostBERT paper
-    # does not say whether they are.
+    relu: bool = False
     mask: bool = False
-    # Initialisation of the kernels, where "uniform" means equal weights. The GhostBERT
-    # paper does not name one.
     init: Literal["xavier", "uniform"] = "xavier"
-    # Which weights a softmax normalises together: the K weights ("taps") of each
-    # channel of a kernel, or for "conv1d_*" all weights by which an output sums over an
-    # input map ("inputs"). The GhostBERT paper does not say which.
     softmax_over: Literal["taps", "inputs"] = "taps"
-    # Number of tokens that every row must have for "conv1d_f", as the tokens are the
-    # channels of this convolution; 0 for other kinds.
     tokens: int = 0
 
     def __post_init__(self) -> None:
