@@ -29,38 +29,28 @@ class Method:
     At each budget it makes one student. A budget is m, where the student has about m/12
     of the whole model's FLOPs.
 
-    kind: "whole" for the uncompressed model, "paper", "control" (a simpler method that
-    the papers lack) or "combination" (two methods at once).
+    kind: "whole" for the uncompressed model, "paper" for a method of a paper, "control"
+    (a simpler method that the papers lack) or "combination" (two methods at once).
     make: f(profile, task, m) -> Spec, the description of the run that trains the
-    student.
-    keeps: which heads and neurons stay: the share m/12 of each layer ("width"), "all",
-    those that a search "found", or the name of a module of lib.methods, which says what
-    a further method keeps.
-    once: whether it has a single model instead of one at each budget.
-    flops: f(profile) -> FLOPs of its model; None counts them from `keeps`.
-    added: f(profile) -> FLOPs on top of those of the kept heads and neurons; None for
-    none.
-    least: f(profile) -> smallest share of the whole model's FLOPs that it can reach;
-    None where it reaches every budget."""
+    student. A profile is a size of the experiments, such as "mini".
+    keeps: which heads and neurons the students keep, from which FLOPs are counted: the
+    share m/12 of each layer ("width"), "all", or those that a search "found". Any other
+    text names a module of lib.methods, whose `plan_pruning` says what is kept. With the
+    field `flops`, FLOPs are not counted from it.
+    once: whether the method has a single model, not one at each budget.
+    flops: f(profile) -> FLOPs of the model; None counts those of the parts in `keeps`.
+    added: f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of
+    the kept heads and neurons; None where nothing is added.
+    least: f(profile) -> the smallest share, from 0 to 1, of the whole model's FLOPs to
+    which this method can reduce a model. Only budgets above it have a student. None
+    where the method reaches every budget."""
 
-    # "whole" is the uncompressed model, "paper" a method of a paper, "control" a
-    # simpler one that the papers lack, "combination" two methods at once.
     kind: str
     make: SpecMaker
-    # Which heads and neurons the students keep, from which FLOPs are counted. "width"
-    # is the share m/12 of each layer, "all" is all of them, and "found" those that a
-    # search finds. Any other text names a module of lib.methods, whose `plan_pruning`
-    # says what is kept. With the field `flops` the text is not read.
     keeps: str = "width"
-    once: bool = False  # Whether the method has a single model, not one a budget.
-    # f(profile) -> FLOPs of the model; None counts those of the parts in `keeps`.
+    once: bool = False
     flops: Callable[[str], int] | None = None
-    # f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of the
-    # kept heads and neurons. None: nothing is added.
     added: Callable[[str], int] | None = None
-    # f(profile) -> the smallest share, from 0 to 1, of the whole model's FLOPs to which
-    # this method can reduce a model. Lower budgets are left out. None: the method
-    # reaches every budget. A profile is a size of the experiments, such as "mini".
     least: Callable[[str], float] | None = None
 
 

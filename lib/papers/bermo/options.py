@@ -2,7 +2,7 @@
 
 A field's default means "off", and the identity of a run leaves out fields with their
 default. So a field that is added later does not change the identity of earlier runs.
-The comment at a field also says what the paper leaves open."""
+The docstring of a class also says what the paper leaves open."""
 
 import math
 from dataclasses import dataclass
@@ -25,31 +25,24 @@ class Mix(Option):
     A layer mix is a learned weighted sum of the outputs of all layers, which replaces
     the last layer's output. Raises Refused for a value that is not allowed.
 
-    norm: the axis over which the outputs are normalised before the sum: "layers",
-    "layers_affine" (with a learned scale and shift), "channels", "tokens" or "none".
-    init: how the weights of the sum are initialised: "xavier_uniform",
-    "xavier_normal" or "zeros". Softmax makes them shares, so zeros are equal shares.
-    lr: learning rate of these weights and of gamma, the learned scale of the sum.
-    dropout: dropout rate of the normalised outputs.
-    plain: "" for the learned sum. A control learns no weights: "mean" takes the mean of
-    a token's embedding and layer outputs, "embedding" the mean embedding of all tokens
-    of the row."""
+    norm: the axis over which the outputs of layers are normalised before they are
+    summed: "layers", "layers_affine" (with a learned scale and shift), "channels",
+    "tokens" or "none". The paper's text says over "layers". But values that are
+    normalised over layers add up to 0, so with equal weights the sum is exactly 0.
+    init: how the weights of the sum are initialised: "xavier_uniform", "xavier_normal"
+    or "zeros". Softmax makes them shares, so zeros are equal shares. The paper says
+    "Xavier", without the distribution; ELMo's code, on which it builds, has zeros.
+    lr: learning rate of these weights and of gamma, the learned scale of the sum; the
+    paper has 1e-2.
+    dropout: dropout rate of the normalised outputs of layers; the paper gives none.
+    plain: "" for the paper's learned sum. A control learns no weights: "mean" takes the
+    mean of a token's embedding and layer outputs, "embedding" the mean embedding of all
+    tokens of the row."""
 
-    # Axis over which the outputs of layers are normalised before they are summed. The
-    # paper's text says over "layers". But values that are normalised over layers add up
-    # to 0, so with equal weights the sum is exactly 0.
     norm: Literal[MIX_NORMS]  # pyrefly: ignore[not-a-type]: it is read at run time
-    # How the weights are initialised. The paper says "Xavier", without the
-    # distribution; ELMo's code, on which it builds, has zeros.
     init: Literal["xavier_uniform", "xavier_normal", "zeros"]
-    # Learning rate of the weights by which the layers' states are summed, and of gamma,
-    # which scales the sum; the paper has 1e-2.
     lr: Positive
-    # Dropout rate of the normalised outputs of layers; the paper gives none.
     dropout: ShareBelow1 = 0.0
-    # A control without learned weights: the "mean" of a token's embedding and layer
-    # outputs, or the mean "embedding" of the row's tokens. "" is the paper's learned
-    # weighted sum.
     plain: Literal["", "mean", "embedding"] = ""
 
     @property
@@ -78,58 +71,44 @@ class Prune(Option):
     for a value that is not allowed, and for a penalty or a target that the method or
     the other values exclude.
 
-    method: what decides whether a weight is kept: its "magnitude", or a learned score.
-    "movement" keeps the weights with the highest scores, "soft" those with a score
-    above a threshold, and "l0" draws masks at random from a distribution that the
-    scores set.
-    initial_threshold, final_threshold: the share of weights that is kept; for "soft"
-    the least sigmoid of a score that is kept. For "l0" their ratio only scales the
-    penalty.
-    warmup_steps: number w of steps, the unit of the next two fields.
-    initial_warmup, final_warmup: steps with the initial threshold at the start, and
-    with the final one at the end, as multiples of w.
-    lr, init: learning rate and initial value of the scores.
-    final_lambda: weight in the loss of the penalty on scores, once the threshold is
-    final; 0 for no penalty. Above 0 it needs a final threshold above 0, and a method
-    with scores, which "magnitude" is not.
-    target: the share of weights to keep, which a controller reaches by changing the
-    penalty's weight; 0 for no controller. It is for "soft" and "l0", with a
-    `final_lambda` above 0.
-    overlong: what happens where the two warm-ups together take all steps: "refuse" is
-    an error, "jump" changes the threshold at once."""
+    method: what decides whether a weight is kept. "magnitude" keeps the largest
+    weights; the others decide by learned scores. "movement" keeps the weights with the
+    highest scores, "soft" those with a score above a threshold, and "l0" draws masks at
+    random from a distribution that the scores set. The paper's tables call "movement"
+    topK and "soft" sigmoied_threshold.
+    initial_threshold, final_threshold: the threshold at the start and at the end of
+    pruning. For "magnitude" and "movement" it is the share of weights that is kept. For
+    "soft" a weight stays where the sigmoid of its score is above it. For "l0" only the
+    ratio of the two matters: it scales the penalty on scores.
+    warmup_steps: number w of training steps that is the unit of `initial_warmup` and
+    `final_warmup`. The warm-up of the learning rate is another setting (Train.warmup).
+    initial_warmup: how long the threshold stays at its initial value at the start, as a
+    multiple of w.
+    final_warmup: how long the threshold stays at its final value at the end, as a
+    multiple of w.
+    lr: learning rate of the scores; mask_scores_learning_rate in the public code.
+    init: initial value of the scores; mask_scale in the public code.
+    final_lambda: weight in the loss of the penalty that lowers scores, once the
+    threshold has its final value; 0 for no penalty. Above 0 it needs a final threshold
+    above 0, and a method with scores, which "magnitude" is not. With `target` it is
+    only the weight with which the controller starts.
+    target: share of the weights to keep, which a controller reaches by changing the
+    weight of the penalty. With 0 there is no controller, as in the paper. It is for
+    "soft" and "l0", with a `final_lambda` above 0.
+    overlong: what happens where the phases of constant threshold, at the start and at
+    the end, leave no step between them: "refuse" raises an error, "jump" changes the
+    threshold at once, as the public code does."""
 
-    # How the weights that stay are chosen: "magnitude" keeps the largest ones, the
-    # others decide by learned scores. The paper's tables call "movement" topK and
-    # "soft" sigmoied_threshold.
     method: Literal["magnitude", "movement", "soft", "l0"]
-    # Threshold at the start and at the end of pruning. For "magnitude" and "movement"
-    # it is the share of weights that is kept. For "soft" a weight stays where the
-    # sigmoid of its score is above it. For "l0" only the ratio of the two matters: it
-    # scales the penalty on scores.
     initial_threshold: Share
     final_threshold: Share
-    # Number of training steps that is the unit of `initial_warmup` and `final_warmup`.
-    # The warm-up of the learning rate is another setting (Train.warmup).
     warmup_steps: int
-    # How long the threshold stays at its initial value at the start, in units of
-    # `warmup_steps`.
     initial_warmup: int = 0
-    # How long the threshold stays at its final value at the end, in units of
-    # `warmup_steps`.
     final_warmup: int = 0
-    # Learning rate of the scores; mask_scores_learning_rate in the public code.
     lr: float = 0.0
-    # Initial value of the scores; mask_scale in the public code.
     init: Annotated[float, math.isfinite, "finite"] = 0.0
-    # Weight in the loss of the penalty that lowers scores, once the threshold has its
-    # final value. With `target` it is only the weight with which the controller starts.
     final_lambda: float = 0.0
-    # Share of the weights to keep, which a controller reaches by changing the weight of
-    # the penalty. With 0 there is no controller, as in the paper.
     target: Share = 0.0
-    # What happens where the phases of constant threshold, at the start and at the end,
-    # leave no step between them: "refuse" raises an error, "jump" changes the threshold
-    # at once, as the public code does.
     overlong: Literal["refuse", "jump"] = "refuse"
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 A field's default means "off", and the identity of a run leaves out fields with their
 default. So a field that is added later does not change the identity of earlier runs.
-The comment at a field also says what the paper leaves open."""
+The docstring of a class also says what the paper leaves open."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -25,52 +25,38 @@ class Search(Option):
     without the numbers that it needs, and for an evolution whose population is above
     half of the budget.
 
-    method: how candidates are proposed: "random"; "cascade", random draws that a
-    cascade of classifiers accepts; or "evolution".
-    budget: number of candidates that are evaluated.
-    draws: largest number of random draws (for evolution: mutations) in which one new
-    candidate is sought.
-    initial: evaluations before the cascade is first fitted.
-    refit: evaluations between two fits of the cascade.
-    encoding: features on which the cascade is fitted. "index" has a number for each
-    symbol in the formulas of the feed-forward networks, such as W2 gelu(W1 x), and for
-    each of their sizes; "" is for methods without a cascade.
-    population: number of latest candidates from which evolution takes parents.
-    tournament: number of candidates drawn from the population, of which the best is the
-    parent of the next candidate.
-    score: score of a candidate: "" is the task's first metric; "loss" is exp(-L) of the
-    loss L on the teacher's logits (equation 3)."""
+    method: how candidate networks are proposed. "random" draws them. "cascade" draws
+    them too, but keeps only those that a series of classifiers accepts; the classifiers
+    are fitted on the scores of earlier candidates. "evolution" mutates good candidates.
+    The paper names the search method LaNAS, but its code has "cascade".
+    budget: number of candidates that are evaluated, failed ones included. The paper has
+    1,900 in stage 1 of its search, 100 in stage 2 and 3,000 in stage 3.
+    draws: largest number of random draws, or of mutations for "evolution", in which one
+    new candidate is sought. If none passes all classifiers of "cascade", the draw that
+    passes the most of them is taken. The authors' code has 20,000.
+    initial: for "cascade", number of evaluated candidates before its classifiers are
+    first fitted. The authors' code has 80. Other methods have 0.
+    refit: for "cascade", number of evaluated candidates between two fits of its
+    classifiers. The authors' code has 10. Other methods have 0.
+    encoding: for "cascade", how a candidate becomes the features that the classifiers
+    read. "index" has a number for each symbol in the formulas of the feed-forward
+    networks, such as W2 gelu(W1 x), and for each of their sizes. Other methods have "".
+    population: for "evolution", number of latest candidates from which parents are
+    taken.
+    tournament: for "evolution", number of candidates that are drawn from these latest
+    ones. The best of them is the parent of the next candidate.
+    score: score of a candidate: "" is the task's first metric, "loss" is exp(-L). L is
+    the loss on the teacher's logits (equation 3) on all held-out rows. Unlike an
+    accuracy it is continuous, so ties are rare."""
 
-    # How candidate networks are proposed. "random" draws them. "cascade" draws them
-    # too, but keeps only those that a series of classifiers accepts; the classifiers
-    # are fitted on the scores of earlier candidates. "evolution" mutates good
-    # candidates. The paper names the search method LaNAS, but its code has "cascade".
     method: Literal["random", "cascade", "evolution"]
-    # Number of candidates that are evaluated, failed ones included. The paper has 1,900
-    # in stage 1 of its search, 100 in stage 2 and 3,000 in stage 3.
     budget: Count
-    # Largest number of random draws, or of mutations for "evolution", in which one new
-    # candidate is sought. If none passes all classifiers of "cascade", the draw that
-    # passes the most of them is taken. The authors' code has 20,000.
     draws: Count
-    # For "cascade": number of evaluated candidates before its classifiers are first
-    # fitted. The authors' code has 80. Other methods have 0.
     initial: int = 0
-    # For "cascade": number of evaluated candidates between two fits of its classifiers.
-    # The authors' code has 10. Other methods have 0.
     refit: int = 0
-    # For "cascade": how a candidate becomes the features that the classifiers read.
-    # "index" has a number for each symbol of the formulas, such as W2 gelu(W1 x), and
-    # for each size of the feed-forward networks. Other methods have "".
     encoding: Literal["", "index"] = ""
-    # For "evolution": parents are taken from this number of latest candidates.
     population: int = 0
-    # For "evolution": number of candidates that are drawn from these latest ones. The
-    # best of them is the parent of the next candidate.
     tournament: int = 0
-    # Score of a candidate: the task's first metric or, with "loss", exp(-L). L is the
-    # prediction loss (equation 3) on all held-out rows. Unlike an accuracy it is
-    # continuous, so ties are rare.
     score: Literal["", "loss"] = ""
 
     def __post_init__(self) -> None:
@@ -97,38 +83,30 @@ class Warmup(Option):
     Warm-up means that a student inherits weights of a larger network, then learns from
     a teacher (equations 1 to 4). Raises Refused for a value that is not allowed.
 
-    attention: what is matched of the attention, the "scores" before the softmax.
-    projection: the linear map from the student's hidden size to the teacher's, one
-    "shared" by embedding and layers.
-    prediction: weight of the loss on logits; 0 on plain text.
-    zero: whether attention scores of padded keys, and all scores of at most -100, are
-    set to 0 before they are compared.
-    mask: whether mean squared errors leave out padded tokens.
-    gold: whether a regression learns the labels, instead of the teacher's outputs.
+    attention: what is matched of the attention: the "scores" before the softmax, as in
+    the authors' code.
+    projection: the linear map from the student's hidden size to the teacher's. One map
+    is "shared" by the embedding and all layers, as in the authors' code; the paper's
+    text has one for the embedding and one for the layers.
+    prediction: weight gamma of the loss on logits in equation 4: 0 on plain text, 1 on
+    a task.
+    zero: whether attention scores of at most -100 are set to 0 before they are
+    compared, as in the authors' code, where padded keys have such scores. Scores here
+    are without the mask, so those of padded keys are set to 0 too.
+    mask: whether the mean squared errors leave out padded tokens. The authors' code
+    includes them.
+    gold: whether a regression task (STS-B) learns the labels, as in the authors' code,
+    and not the teacher's outputs.
     hide_first: whether the loss on the logits of answer spans leaves out the position
-    of [CLS]."""
+    of [CLS] as start and end of an answer, as in the authors' code. The paper is
+    silent."""
 
-    # What is matched of the attention: the scores before the softmax, as in the
-    # authors' code.
     attention: Literal["scores"]
-    # A linear map projects the student's states to the teacher's width. One map is
-    # shared by the embedding and all layers, as in the authors' code; the paper's text
-    # has one for the embedding and one for the layers.
     projection: Literal["shared"]
-    # Weight gamma of the loss on logits in equation 4: 0 on plain text, 1 on a task.
     prediction: float = 0.0
-    # Whether attention scores of at most -100 are set to 0 before they are compared, as
-    # in the authors' code, where padded keys have such scores. Scores here are without
-    # the mask, so those of padded keys are set to 0 too.
     zero: bool = False
-    # Whether the mean squared errors leave out padded tokens. The authors' code
-    # includes them.
     mask: bool = False
-    # Whether a regression task (STS-B) learns the label, as in the authors' code, and
-    # not the teacher's output.
     gold: bool = False
-    # Whether the loss on logits of question answering leaves out the position of [CLS]
-    # as start and end of an answer, as in the authors' code. The paper is silent.
     hide_first: bool = False
 
 
@@ -141,18 +119,14 @@ class SubnetworkOptions(Option):
     at random.
 
     window: (least, most) parameters of a subnetwork, with the linear map to the
-    teacher's hidden size.
-    choices: for each layer a list of pairs (k, q): k stacked feed-forward networks with
-    1/q of the full inner width. A pair that occurs twice is drawn twice as often."""
+    teacher's hidden size. The authors' code has 15 and 16 million.
+    choices: for each layer the pairs (k, q) from which its size is drawn: k stacked
+    feed-forward networks with 1/q of the full inner width. A pair that occurs twice is
+    drawn twice as often. The authors' code lists all 16 pairs, and once more the pair
+    that stage 2 of the search found."""
 
-    # (least, most) number of parameters of a subnetwork, with the linear map to the
-    # teacher's hidden size. The authors' code has 15 and 16 million.
     # pyrefly: ignore[implicit-any-type-argument]  An Option would read a type
     # `tuple[X, ...]` as "one of the values X", so the tuple is bare.
     window: tuple
-    # For each layer the pairs (k, q) from which its size is drawn: k stacked
-    # feed-forward networks with 1/q of the full inner width. The authors' code lists
-    # all 16 pairs, and once more the pair that stage 2 of the search found, which is
-    # drawn twice as often.
     # pyrefly: ignore[implicit-any-type-argument]  A bare tuple, as above.
     choices: tuple

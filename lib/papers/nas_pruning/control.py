@@ -147,10 +147,7 @@ class GateController:
     seed: seed of the random order in which regions take turns in each step."""
 
     options: Gates
-    # {region: number of gates}, in the order of the N gates. A region, (layer, kind),
-    # is the gates of one kind in one layer.
     sizes: dict[Any, int]
-    # f({region: sum of masks}) -> FLOPs, linear in each sum.
     cost: Callable[[Mapping[Any, float]], float]
     seed: int = 0
 

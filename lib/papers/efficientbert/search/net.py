@@ -38,16 +38,14 @@ class Layer:
     `LayerNorm(x + f(x))` with the same formula f. Raises FormulaError for a formula
     that the search space does not allow.
 
-    formula: f as text, such as "W2 gelu(W1 x)".
+    formula: f as text, such as "W2 gelu(W1 x)". A syntax tree (Node) is accepted too,
+    and is stored as text.
     stack: the number k.
-    q: divisor of the full inner width; the networks have 1/q of it."""
+    q: divisor of the Net's full inner width D: the networks have int(D / q) inner
+    channels."""
 
-    # Formula f of the feed-forward networks, such as "W2 gelu(W1 x)". A syntax tree
-    # (Node) is accepted too, and is stored as text.
     formula: str
-    stack: int = 1  # Number k of feed-forward networks.
-    # Divisor of the Net's full inner width D: these networks have int(D / q) inner
-    # channels.
+    stack: int = 1
     q: int = 1
 
     def __post_init__(self) -> None:
@@ -75,25 +73,20 @@ class Net:
     no inner channel.
 
     hidden: hidden size d.
-    width: full inner width D of the feed-forward networks.
+    width: full inner width D of the feed-forward networks. Those of a layer with the
+    divisor q have int(D / q) inner channels.
     heads: number of attention heads.
     embedding: "plain" as in BERT, or "trigram": 128 channels for a token, and a linear
-    map from three neighbouring tokens to d.
+    map from those of three neighbouring tokens together to d.
     mismatch: what happens to operands of different widths in a formula: "truncate" cuts
-    the wider one, "pad" fills up the narrower one.
+    the wider one, "pad" fills up the narrower one with a value that changes nothing,
+    such as 0 in a sum.
     layers: formula, number and width of the feed-forward networks of each layer."""
 
-    hidden: int  # Hidden size d.
-    # Full inner width D of the feed-forward networks. Those of a layer with the divisor
-    # q have int(D / q) inner channels.
+    hidden: int
     width: int
     heads: int
-    # "plain" is BERT's embedding. "trigram" has token embeddings of 128 channels, and
-    # projects those of three neighbouring tokens together to d.
     embedding: str
-    # What happens where the operands of a formula have different widths: "truncate"
-    # cuts the wider one, "pad" fills up the narrower one with a value that changes
-    # nothing, such as 0 in a sum.
     mismatch: str
     layers: tuple[Layer, ...]
 

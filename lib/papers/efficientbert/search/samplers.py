@@ -54,10 +54,10 @@ class Evaluation:
     failed: why it could not be scored; "" where it could."""
 
     candidate: Net
-    key: str  # Text that is equal for networks that differ only in operand order.
-    score: float  # The higher the better; 0 for a failed evaluation.
-    seconds: float = 0.0  # Time to propose and score the candidate.
-    failed: str = ""  # Why it could not be scored; "" where it could.
+    key: str
+    score: float
+    seconds: float = 0.0
+    failed: str = ""
 
     @property
     def ranking_score(self) -> float:

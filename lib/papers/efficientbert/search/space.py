@@ -98,24 +98,19 @@ class Space:
 
     stage: "stage1" and "single" search formulas and sizes, "stage2" formulas, "stage3"
     sizes.
-    start: the network from which the search starts. Candidates have its widths, its
-    depth and whatever is not searched.
+    start: the network from which the search starts. Candidates have its hidden size,
+    full inner width and depth. Where the stage does not search the formulas of layers,
+    or their sizes, candidates have those of `start`.
     low, high: least and most parameters of a candidate; 0 for no limit.
     convention: how parameters are counted, such as "with projection" (with the linear
     map from the hidden size to the teacher's).
-    tables: sizes of the embedding tables and hidden size of the teacher, for the
-    count."""
+    tables: sizes of the embedding tables and hidden size of the teacher, for the count.
+    Like `convention` they are arguments of search.net.count_net_parameters."""
 
     stage: str
-    # Network from which the search starts. Candidates have its hidden size, full inner
-    # width and depth. Where the stage does not search the formulas of layers, or their
-    # ids (number and inner width of the stacked FFNs), candidates have those of
-    # `start`.
     start: Net
-    low: int = 0  # Smallest number of parameters of a candidate.
-    high: int = 0  # Largest number of parameters of a candidate; 0 for no limit.
-    # How parameters are counted, and the sizes of the embedding tables: arguments of
-    # search.net.count_net_parameters.
+    low: int = 0
+    high: int = 0
     convention: str = "with projection"
     tables: dict[str, int] = field(default_factory=dict)
 

@@ -38,21 +38,16 @@ class Recipe:
     feed-forward network (without `residual`, its output), or "channels", the mean over
     the two channels.
     residual: whether the result of a feed-forward network f is h + f(h), or f(h) alone.
-    width: inner width of a layer with the share 1/q of the full inner width D: "whole"
-    for the whole number max(1, int(D / q)), "real" for D / q even if that is no whole
-    number.
+    width: number of inner channels of a layer with 1/q of the full inner width D:
+    "real" is D / q, maybe a fraction. "whole" is int(D / q), but at least 1, as it
+    would be 0 for D = 2 and q > 2.
     points: number of points on each axis.
     low, high: ends of both axes, by default the paper's."""
 
-    # What replaces LayerNorm: "pair" is the average of the input and the output of the
-    # feed-forward network, "channels" the average over the two channels.
     average: str = "pair"
-    residual: bool = True  # Whether a layer's output is h + f(h), or f(h) alone.
-    # Number of inner channels of a layer with 1/q of the full inner width D: "real" is
-    # D / q, maybe a fraction. "whole" is int(D / q), but at least 1, as it would be 0
-    # for D = 2 and q > 2.
+    residual: bool = True
     width: str = "whole"
-    points: int = 121  # Number of points on each axis.
+    points: int = 121
     low: float = -15.0
     high: float = 5.0
 
