@@ -104,31 +104,26 @@ class Page:
     values: {parameter of the notebook: value}.
     folder: where the files are written.
     differs: sentences on how the notebook differs from its original in the repository;
-    none where it does not differ.
+    none for a standard page.
     used: {name of a run: "made here" or "recorded", or the state of a missing run, such
     as "failed"}.
     files: names of the files that were written.
     noted: remarks that were shown, so that none is shown twice.
-    sentences: sentences on differences between models, to be shown below the title.
+    sentences: sentences on differences between models in runs of the page's own
+    profile, such as "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." They
+    may be shown below the title of the page.
     ends: a sentence on the lowest and the highest score, which may be shown below the
     title too; "" for none."""
 
     id: str
     values: Json
     folder: Path
-    # Sentences on how the notebook differs from its original in the repository; none
-    # for a standard page.
     differs: Sequence[str] = ()
-    # {name of a run: "made here" or "recorded", or the state of a missing run}.
     used: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    # Remarks that were shown, so that none is shown twice.
     noted: set[str] = field(default_factory=set)
-    # Sentences on differences between models in runs of the page's own profile, such as
-    # "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." They may be shown
-    # below the title of the page.
     sentences: list[str] = field(default_factory=list)
-    ends: str = ""  # Sentence on the lowest and the highest score; "" for none.
+    ends: str = ""
 
     @cached_property
     def profile(self) -> str:

@@ -86,29 +86,26 @@ class PageBuilder:
     folder: where the page is written.
     differs: sentences on how the notebook differs from its original in the repository;
     none for a standard page.
-    values: {parameter of the notebook: value}.
+    values: {parameter of the notebook: value}, with all parameters.
     text: JSON text of the notebook when the command began.
-    grids: {variable of the notebook: its Rows, which are experiments}. Those of the
-    variable `grid` are run, others are only looked up.
-    left: Specs (descriptions of runs) whose runs the page still waits for.
+    grids: {variable of the notebook: its Rows, which are experiments, each with labels
+    and the description of a run}. Those of the variable `grid` are run, others are only
+    looked up.
+    left: Specs (descriptions of runs) whose runs are not finished; the page waits for
+    them.
     failed: why the page could not be made; "" if no attempt failed.
     tried: digest of all that the page is made from, at the last attempt to make it; ""
-    before the first attempt."""
+    before the first attempt. A page that failed is not tried again with the same
+    digest."""
 
     path: Path
     folder: Path
-    # Sentences on how the notebook differs from its original in the repository; none
-    # for a standard page.
     differs: Sequence[str] = ()
-    values: Json = field(default_factory=dict)  # Values of all parameters.
-    text: str = ""  # JSON text of the notebook when the command began.
-    # {variable of the notebook: its Rows, each with labels and description of a run}
+    values: Json = field(default_factory=dict)
+    text: str = ""
     grids: dict[str, list[Row]] = field(default_factory=dict)
-    # Specs (descriptions of runs) whose runs are not finished; the page waits for them.
     left: set[Spec] = field(default_factory=set)
     failed: str = ""
-    # Digest of all that the page is made from, at the last attempt to make the page; ""
-    # before the first. A page that failed is not tried again with the same digest.
     tried: str = ""
 
     @property

@@ -93,16 +93,11 @@ class LiveFigure:
 
     title: str
     traces: Sequence[Json]
-    # Names of the lists beside the figure in which exactly one value is chosen.
     single: Sequence[str]
-    # {name of a list beside the figure in which several values can be chosen: {value:
-    # whether it is chosen at first}}.
     several: Mapping[str, dict[str, bool]]
     layout: Json
-    # {chosen value: {path in Plotly's layout, such as "xaxis.title.text": what the
-    # choice sets there}}
     changes: Mapping[str, Json] = field(default_factory=dict)
-    row: int = 0  # Pixels that each drawn row adds to the height; 0 for a fixed height.
+    row: int = 0
 
     def find_initial_selection_by_value(self, selector_name: str) -> dict[str, bool]:
         """Return {value: whether it is chosen at first} of one list beside the figure.

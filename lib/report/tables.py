@@ -92,16 +92,15 @@ class Runs:
     current: the collected frame at `profile`.
     recorded: the collected frame at the profile mini, for comparison. Its runs are only
     looked up. It is empty on most pages of mini and base, which do not show it.
-    profile: size of the experiments, which is toy, mini, base or paper.
-    page: id of the notebook. Where the notebook tests a paper's claim, only the seeds
-    that were planned for the test are used. With "" all seeds are used."""
+    profile: size of the experiments, which is toy, mini, base or paper; or a
+    `ProfileWithUserData`, which adds a reader's own data or model.
+    page: id of the notebook, by which the seeds planned for its tests of claims are
+    found. Where the notebook tests a paper's claim, only these seeds are used. With ""
+    all seeds are used."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    # Name of the profile, or a `ProfileWithUserData` with a reader's own data or model.
     profile: str
-    # Id of the notebook, by which the seeds planned for its tests of claims are found;
-    # with "" all seeds are used.
     page: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
