@@ -38,26 +38,24 @@ class Shape:
 
     Raises Refused where the number of heads does not divide the hidden width.
 
-    family: transformers' `model_type`, such as "bert".
+    family: `model_type` of transformers, such as "bert"; one of
+    lib.papers.encoder.FAMILIES.
     vocab: rows of the embedding table of tokens.
-    positions: rows of the embedding table of positions.
-    types: rows of the embedding table of token types; 0 for a family without them.
+    positions: rows of the embedding table of positions. RoBERTa's and MPNet's table has
+    two rows more than the longest input has tokens.
+    types: rows of the embedding table of token types; 0 for MPNet and DistilBERT, which
+    have no token types.
     embedding: the width of these tables, which a dense layer maps to the hidden width
     where the two differ (ELECTRA)."""
 
-    family: str  # `model_type` of transformers, one of lib.papers.encoder.FAMILIES.
+    family: str
     layers: int
     hidden: int
     heads: int
     ffn: int
-    # Rows of the embedding tables of tokens, positions and token types. RoBERTa's and
-    # MPNet's table of positions has two rows more than the longest input has tokens;
-    # MPNet and DistilBERT have no token types.
     vocab: int
     positions: int
     types: int
-    # Width of the three tables. Where it is not the hidden width (ELECTRA), a dense
-    # layer follows them.
     embedding: int
 
     def __post_init__(self) -> None:

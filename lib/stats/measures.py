@@ -34,22 +34,21 @@ class Measure:
     values: an expression over the names of a run's metrics, such as "100 * remaining".
     by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
     of_all: f(a frame of runs for each model, {task: its metrics}, text) -> an Estimate
-    (a number with its interval) or None. The text says which part of the runs is
-    meant, such as the name of one timed model, or is "".
+    (a number with its interval) or None. The text says which part of the runs is meant,
+    such as the name of one timed model, or is "".
     unit: the unit as text.
-    resolution: the number of which all values are multiples; 0 for none.
-    null: the value that means no effect, 1 for a ratio.
-    share: whether values are true or false, and are reported as counts of runs."""
+    resolution: the number of which all values are multiples, such as 1 for whole
+    epochs; 0 for none.
+    null: the value that means no effect: 0 for a difference, 1 for a ratio.
+    share: whether values are true or false, and are reported as counts of runs, such as
+    "8 of 10"."""
 
     unit: str
     values: str = ""
     by_run: Callable[..., Any] | None = None
     of_all: Callable[..., paired.Estimate | None] | None = None
-    # Values of this measure are multiples of this number, such as 1 for whole epochs; 0
-    # if they are not multiples of any.
     resolution: float = 0.0
-    null: float = 0.0  # Value that means no effect: 0 for a difference, 1 for a ratio.
-    # Whether values are true or false, and are reported as counts, such as "8 of 10".
+    null: float = 0.0
     share: bool = False
 
 

@@ -58,29 +58,25 @@ class Pair:
     and `labels` is the same example. Failed runs make no Pair.
 
     task: the name of the task; Pairs of several tasks are averaged.
-    labels: classes or values [N].
-    a, b: predicted classes or values [N], or logits [N, C], where C is 1 for
-    regression.
-    metric: "accuracy", "f1", "matthews", "pearson", "spearman", or a metric of answer
-    spans, for which a and b have the score of each question.
+    labels: integer classes or float targets [N].
+    a, b: predictions of the two models: logits [N, C], where C is 1 for regression, or
+    classes or values [N].
+    metric: "accuracy", "f1" (of class 1), "matthews", "pearson", "spearman", or a
+    metric of answer spans (MARKS), for which `a` and `b` have the score of each
+    question.
     cluster: a number from 0 for each example [N], equal for examples that share text
-    and so are not independent; None if all are independent.
+    and so are not independent. The jackknife leaves out whole clusters of examples.
+    With None all examples are independent, and each is a cluster.
     dtype: in which both models were computed; "" if unknown."""
 
     task: str
     seed: int
-    labels: np.ndarray  # Integer classes or float targets [N].
-    # Predictions of the method (a) and the baseline (b): logits [N, C], where C is 1
-    # for regression, or classes or scores [N].
+    labels: np.ndarray
     a: np.ndarray
     b: np.ndarray
-    # "accuracy", "f1" (of class 1), "matthews", "pearson" or "spearman"; or a metric of
-    # MARKS, for which `a` and `b` have the score of each example.
     metric: str
-    # Cluster number, from 0, of each example [N]. The jackknife leaves out whole
-    # clusters of examples. None makes each example a cluster.
     cluster: np.ndarray | None = None
-    dtype: str = ""  # dtype in which both models were computed; "" if unknown.
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,28 +88,26 @@ class Estimate:
     mean, low, high: the estimate and the ends of its interval.
     n_seeds: the number of seeds; of several tasks, that of the task with the fewest.
     n_tasks: the number of tasks.
-    spread: standard deviation over seeds (ddof = 1).
-    p: two-sided p-value against no effect, whose value is `null`.
+    spread: standard deviation over seeds of the mean over tasks (ddof = 1); nan for one
+    seed.
+    p: two-sided p-value of the hypothesis of no effect, whose value is `null`.
     noise: standard error of the mean from the choice of examples alone.
     freedom: degrees of freedom of Student's interval.
+    null: the value that means no effect: 0 for a difference, 1 for a ratio.
     region: (low, high) between which a paper claims that the value lies; () for none.
-    interest: the smallest effect of interest; nan for none."""
+    interest: the smallest effect of interest, fixed before the runs; nan for none."""
 
     mean: float
     low: float
     high: float
-    n_seeds: int  # Number of seeds; of several tasks, that of the task with the fewest.
+    n_seeds: int
     n_tasks: int
-    # Standard deviation over seeds of the mean over tasks (ddof = 1); nan for one seed.
     spread: float
-    p: float  # Two-sided p-value of the hypothesis of no effect (`null`).
-    noise: float = 0.0  # Standard error of the mean from the choice of examples alone.
-    freedom: float = inf  # Degrees of freedom of Student's interval.
-    null: float = 0.0  # Value that means no effect: 0 for a difference, 1 for a ratio.
-    # (low, high) between which a paper claims that the value lies; () if there is no
-    # such claim.
+    p: float
+    noise: float = 0.0
+    freedom: float = inf
+    null: float = 0.0
     region: tuple[float, ...] = ()
-    # Smallest effect that matters, fixed before the runs; nan for none.
     interest: float = nan
 
     def compute_p_value(self, null_value: float) -> float:
@@ -304,7 +298,7 @@ class LeaveOneOut:
 
     cluster: the number, from 0, of each example's cluster [N]."""
 
-    cluster: np.ndarray  # Cluster number, from 0, of each example [N].
+    cluster: np.ndarray
 
     def __matmul__(self, matrix: np.ndarray) -> np.ndarray:
         sums = np.stack([np.bincount(self.cluster, column) for column in matrix.T], 1)
