@@ -99,16 +99,12 @@ class Callback:
     that a resumed training repeats it. Tensors that it trains must be parameters of the
     model, so that checkpoints save them.
 
-    groups: further optimiser groups {"params", "lr"}, with learning rates of their own
-    that follow the schedule.
-    apart: parameters that the optimiser and gradient clipping leave alone; the callback
-    may update them itself."""
+    groups: further groups of parameters for the optimiser, {"params", "lr"}. Their own
+    learning rates rise and fall with the schedule of the training.
+    apart: parameters that the optimiser does not update and gradient clipping leaves
+    out. The callback may update them in `after_backward_pass`."""
 
-    # Groups of parameters {"params", "lr"} with learning rates of their own, which rise
-    # and fall with the schedule of the training.
     groups: Sequence[dict[str, Any]] = ()
-    # Parameters that the optimiser does not update and gradient clipping leaves out.
-    # The callback may update them in `after_backward_pass`.
     apart: Sequence[Tensor] = ()
 
     def before_forward_pass(self, step: int, step_count: int) -> None:

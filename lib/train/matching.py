@@ -55,31 +55,23 @@ class Match:
     It is for distillation: the distance of each pair of layers is added to the loss.
 
     part: the name of the loss term to which the distances are added.
-    feature: what is compared: "embedding", "attention" or "ffn" (outputs of these
-    blocks), or "scores" (attention scores before the softmax).
+    feature: the hidden states that are compared: "embedding", "attention" or "ffn"
+    (outputs of these blocks), or "scores" (attention scores before the softmax).
     layers: pairs (student's layer, teacher's layer), counted from 0.
     mask: whether padded tokens are left out of the distance.
     projected: whether the student's linear map `projection` first brings its states to
     the teacher's width.
-    heads: for each layer of a pruned student, the teacher's heads that this layer still
-    has; () for all heads.
+    heads: for each layer of a pruned student, the indices of the teacher's heads that
+    this layer still has; () where the student has all heads.
     distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
     scalar."""
 
-    part: str  # Name of the term of the loss to which the distances are added.
-    # Hidden state that is compared: "embedding", "attention" or "ffn" (the outputs of
-    # these blocks), or "scores" (attention scores before the softmax).
+    part: str
     feature: str
     layers: tuple[LayerPair, ...] = (LayerPair(0, 0),)
-    mask: bool = False  # Whether the distance leaves out padded tokens.
-    # Whether the student's states are first projected by `student.projection` to the
-    # teacher's width.
+    mask: bool = False
     projected: bool = False
-    # For each layer of a pruned student, the indices of the teacher's heads that this
-    # layer has kept. () means that the student has all heads.
     heads: Sequence[Sequence[int]] = ()
-    # Distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
-    # scalar.
     distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = (
         compute_mean_squared_error
     )
