@@ -214,7 +214,7 @@ def list_planned_runs_of_notebooks(
                     parameters = " or ".join(sorted(lacking))
                     print(f"  left out {name}: it takes no {parameters}")
                     continue
-                grids[path] = notebook.execute_grid_cell_and_list_rows_by_function(
+                grids[path] = notebook.execute_grid_cell_and_list_rows_by_variable(
                     path, values, include_rows_of_recorded_runs=False
                 )
             except Refused as error:
@@ -450,7 +450,9 @@ def print_run_summary(args: argparse.Namespace) -> None:
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(*card.format_lines_on_ancestor_runs(make_spec_from_json(run.spec)), sep="\n")
+    print(
+        *card.format_lines_on_run_and_ancestors(make_spec_from_json(run.spec)), sep="\n"
+    )
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))

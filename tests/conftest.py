@@ -498,7 +498,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.execute_grid_cell_and_list_rows_by_function(
+        for row in notebook.execute_grid_cell_and_list_rows_by_variable(
             path, {"profile": profile}
         ).get("grid", [])
     )

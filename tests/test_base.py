@@ -325,17 +325,17 @@ def test_each_line_has_its_rows_and_each_cell_its_models(line):
 
 def test_a_page_has_the_rows_of_its_lines_unless_a_reader_asks_for_others():
     page = notebook.find_notebooks(["ghostbert_t03"])[0]
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         page, {"profile": "base"}
     )["grid"]
     assert {(row["m"], row["seed"]) for row in rows} == {
         *product((3, 1), range(10, 15))
     }
-    more = notebook.execute_grid_cell_and_list_rows_by_function(
+    more = notebook.execute_grid_cell_and_list_rows_by_variable(
         page, {"profile": "base", "seeds": [20], "widths": [6]}
     )["grid"]
     assert {(row["m"], row["seed"]) for row in more} == {(6, 20)}
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         page, {"profile": "mini"}
     )["grid"]
     usual = [
@@ -349,7 +349,7 @@ def test_a_page_without_a_line_says_so():
     with pytest.raises(
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
-        notebook.execute_grid_cell_and_list_rows_by_function(page, {"profile": "base"})
+        notebook.execute_grid_cell_and_list_rows_by_variable(page, {"profile": "base"})
     assert planned.notebook_has_runs(
         "mini", page.stem
     ) and not planned.list_planned_notebook_ids("mini")
@@ -397,4 +397,4 @@ def test_a_page_without_a_planned_line_is_refused_at_base():
     """The lines of the frontier are beyond the core-hours of the plan."""
     (page,) = notebook.find_notebooks(["91_frontier"])
     with pytest.raises(Refused, match="91_frontier has no rows at base: take one of"):
-        notebook.execute_grid_cell_and_list_rows_by_function(page, {"profile": "base"})
+        notebook.execute_grid_cell_and_list_rows_by_variable(page, {"profile": "base"})

@@ -141,7 +141,7 @@ def grids_of(profile):
     return {
         notebook.make_notebook_id(path)[
             6:9
-        ]: notebook.execute_grid_cell_and_list_rows_by_function(
+        ]: notebook.execute_grid_cell_and_list_rows_by_variable(
             path, {"profile": profile}
         )["grid"]
         for path in RUN
@@ -187,7 +187,7 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
     (path,) = notebook.find_notebooks([f"bermo_{page}"])
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         path, {"profile": "toy", **axes}
     )["grid"]
     group, name, value = option
@@ -201,7 +201,7 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 def test_recorded_specs_need_no_data(without_data):
     without_data()
     assert all(
-        notebook.execute_grid_cell_and_list_rows_by_function(path, {})["recorded"]
+        notebook.execute_grid_cell_and_list_rows_by_variable(path, {})["recorded"]
         for path in RUN
     )
 

@@ -687,7 +687,7 @@ def test_a_recipe_has_one_name_at_every_profile():
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.allow_and_record_absent_data(use_local_data=False):
         for scale, labels in names.items():
-            rows = notebook.execute_grid_cell_and_list_rows_by_function(
+            rows = notebook.execute_grid_cell_and_list_rows_by_variable(
                 path, {"profile": scale}
             )["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):

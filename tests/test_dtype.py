@@ -119,7 +119,7 @@ def test_toy_asks_for_float32_everywhere(anywhere):
 
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameter_declarations(path):
-            rows = notebook.execute_grid_cell_and_list_rows_by_function(
+            rows = notebook.execute_grid_cell_and_list_rows_by_variable(
                 path, {"profile": "toy"}, include_rows_of_recorded_runs=False
             ).get("grid", [])
             specs = {row["spec"] for row in rows}

@@ -197,7 +197,7 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
-        assert notebook.execute_grid_cell_and_list_rows_by_function(path, {}).keys() & {
+        assert notebook.execute_grid_cell_and_list_rows_by_variable(path, {}).keys() & {
             "recorded",
             "known_scores",
         }

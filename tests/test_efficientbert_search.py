@@ -66,7 +66,7 @@ def test_deviations_count_the_candidates_that_evolution_proposes():
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.execute_grid_cell_and_list_rows_by_function(
+    found = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(page), {"profile": profile}
     )
     specs = [row["spec"] for row in found["grid"]]
@@ -78,7 +78,7 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def table_5(profile, **values):
     """The grid of Table 5."""
     (path,) = notebook.find_notebooks(["efficientbert_t05_*"])
-    return notebook.execute_grid_cell_and_list_rows_by_function(
+    return notebook.execute_grid_cell_and_list_rows_by_variable(
         path, {"profile": profile} | values
     )["grid"]
 
@@ -163,7 +163,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 )
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(PAGES[1]), values
     )["grid"]
     told = [
@@ -180,7 +180,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.execute_grid_cell_and_list_rows_by_function(
+        notebook.execute_grid_cell_and_list_rows_by_variable(
             notebook.find_notebook_path(PAGES[0]), values
         )
 
@@ -393,7 +393,7 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(PAGES[1]), values
     )["grid"]
     return collect_results(grid, store)
@@ -510,7 +510,7 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(PAGES[2]), values
     )["grid"]
     brief = [row for row in rows if row["kind"] == "search"]

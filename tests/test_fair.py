@@ -40,7 +40,7 @@ def official():
 
 def rows(page, **values):
     (path,) = notebook.find_notebooks([page])
-    return notebook.execute_grid_cell_and_list_rows_by_function(
+    return notebook.execute_grid_cell_and_list_rows_by_variable(
         path, {"profile": "mini"} | values, include_rows_of_recorded_runs=False
     )["grid"]
 

@@ -1118,7 +1118,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", [of_papers(*case) for case in WRONG])
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.execute_grid_cell_and_list_rows_by_function(
+        notebook.execute_grid_cell_and_list_rows_by_variable(
             notebook.find_notebook_path(name), values
         )
     assert told in str(caught.value) and name in str(caught.value)
@@ -1224,7 +1224,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.execute_grid_cell_and_list_rows_by_function(path, values)
+            rows = notebook.execute_grid_cell_and_list_rows_by_variable(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = notebook.make_notebook_id(path) in str(error) or isinstance(
                 error, FileNotFoundError

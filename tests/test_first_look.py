@@ -23,7 +23,7 @@ AWAY = {
 
 
 def rows(page, **values):
-    return notebook.execute_grid_cell_and_list_rows_by_function(
+    return notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(page), {"profile": "toy"} | values
     )["grid"]
 
@@ -72,7 +72,7 @@ def test_pages_that_wait_for_no_run_come_first_then_those_of_methods(
     names += ["bermo_01_summary"]
     paths = [notebook.find_notebook_path(name) for name in names]
     made = {
-        path: notebook.execute_grid_cell_and_list_rows_by_function(
+        path: notebook.execute_grid_cell_and_list_rows_by_variable(
             path, {}, include_rows_of_recorded_runs=False
         )
         for path in paths

@@ -41,7 +41,7 @@ def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
     return [
         row
-        for row in notebook.execute_grid_cell_and_list_rows_by_function(PAGE, values)[
+        for row in notebook.execute_grid_cell_and_list_rows_by_variable(PAGE, values)[
             "grid"
         ]
         if row["kind"] == kind
@@ -435,7 +435,7 @@ def test_a_wrong_method_is_refused_with_its_file_and_a_fix(
     assert name in message and "\n" not in message
     assert code is None or f"lib/methods/{name}.py" in message and "; fix: " in message
     others, values = notebook.find_notebook_path("92_your_task"), {"methods": ["Whole"]}
-    assert notebook.execute_grid_cell_and_list_rows_by_function(others, values)["grid"]
+    assert notebook.execute_grid_cell_and_list_rows_by_variable(others, values)["grid"]
 
 
 def test_a_version_of_a_ranking_makes_its_scores_again(write_method, anywhere):

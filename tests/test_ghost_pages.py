@@ -20,7 +20,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.execute_grid_cell_and_list_rows_by_function(
+    return notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(f"ghostbert_{name}"), values
     )
 

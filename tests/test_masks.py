@@ -322,7 +322,7 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
         second.attention.self.value.weight[:] = 0  # all heads of this layer
         second.attention.self.query.weight[:4] = 0  # says nothing about head 0 alone
     expected, before = logits(model, batch), count_parameters(model)["parameters"]
-    assert compact.remove_zero_heads_and_neurons(model) == {
+    assert compact.remove_constant_heads_and_neurons(model) == {
         "heads": [9, 1],
         "neurons": [66, 96],
     }
@@ -345,7 +345,7 @@ def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny
         get_layers(model)[0].attention.self.value.weight.data[:8] = 0
     before = copy.deepcopy(model.state_dict())
     done = list(get_surgery_operations(model))
-    assert compact.remove_zero_heads_and_neurons(model) == {
+    assert compact.remove_constant_heads_and_neurons(model) == {
         "heads": [12, 12],
         "neurons": [96, 96],
     }

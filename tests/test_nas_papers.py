@@ -29,7 +29,7 @@ NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 def grid(name, **values):
     """The rows of the grid of a page."""
     (path,) = notebook.find_notebooks([f"nas_{name}"])
-    return notebook.execute_grid_cell_and_list_rows_by_function(path, values)["grid"]
+    return notebook.execute_grid_cell_and_list_rows_by_variable(path, values)["grid"]
 
 
 def cells(name):

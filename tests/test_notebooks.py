@@ -209,7 +209,7 @@ def test_pages_and_grids_do_not_import_a_framework():
     code = (
         "import sys; from lib.claims import notebook\n"
         "for p in notebook.find_notebooks():\n"
-        "    notebook.execute_grid_cell_and_list_rows_by_function(p, {'profile': 'toy'})\n"
+        "    notebook.execute_grid_cell_and_list_rows_by_variable(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
         "from lib.report import artefact, site\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
@@ -223,7 +223,7 @@ def test_pages_and_grids_do_not_import_a_framework():
 
 @pytest.mark.papers("ghostbert")
 def test_the_grid_of_table_3():
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         T03, {"profile": "toy", "seeds": [0]}
     )["grid"]
     assert len(rows) == 2 * 2 and len({row["spec"] for row in rows}) == 4
@@ -232,11 +232,11 @@ def test_the_grid_of_table_3():
 @pytest.mark.papers("ghostbert")
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
-    there = notebook.execute_grid_cell_and_list_rows_by_function(T03, {})["recorded"]
+    there = notebook.execute_grid_cell_and_list_rows_by_variable(T03, {})["recorded"]
     without_data()
     assert [
         r["spec"]
-        for r in notebook.execute_grid_cell_and_list_rows_by_function(T03, {})[
+        for r in notebook.execute_grid_cell_and_list_rows_by_variable(T03, {})[
             "recorded"
         ]
     ] == [r["spec"] for r in there]
@@ -272,7 +272,7 @@ def test_recorded_specs_need_no_data(without_data):
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):
     with pytest.raises(error, match=message):
-        notebook.execute_grid_cell_and_list_rows_by_function(T03, values)
+        notebook.execute_grid_cell_and_list_rows_by_variable(T03, values)
 
 
 @pytest.mark.papers("ghostbert")

@@ -544,7 +544,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         return {
             spec.name
             for spec in notebook.list_specs_to_run(
-                notebook.execute_grid_cell_and_list_rows_by_function(
+                notebook.execute_grid_cell_and_list_rows_by_variable(
                     path, grids.get_notebook_parameters(mine)
                 )
             )
@@ -773,7 +773,7 @@ def training():
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ProfileWithUserData("toy", tsv, encoder(12))
     specs = notebook.list_specs_to_run(
-        notebook.execute_grid_cell_and_list_rows_by_function(
+        notebook.execute_grid_cell_and_list_rows_by_variable(
             path, grids.get_notebook_parameters(mine)
         )
     )
@@ -1108,7 +1108,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.ProfileWithUserData("toy", tsv, encoder(12))
     values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path("92_your_task"), values
     )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -1133,7 +1133,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     )
     assert "--length 24" in grids.format_profile_as_command_options(mine)
     values = grids.get_notebook_parameters(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path("92_your_task"), values
     )["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
@@ -1158,7 +1158,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.ProfileWithUserData("toy", str(path), encoder(12))
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path("92_your_task"), grids.get_notebook_parameters(mine)
     )["grid"]
     assert {row.get("model") for row in grid} == {
@@ -1298,7 +1298,7 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.ProfileWithUserData("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = notebook.find_notebook_path("92_your_task")
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         path, grids.get_notebook_parameters(mine) | values
     )["grid"]
     assert {row["m"] for row in grid if "m" in row} == {

@@ -46,7 +46,7 @@ def test_counts_equal_pytorch_s(text):
 
 
 def grid(**values):
-    return notebook.execute_grid_cell_and_list_rows_by_function(
+    return notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path(PAGE), {"profile": "toy"} | values
     )["grid"]
 

@@ -104,7 +104,7 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
     page = notebook.find_notebook_path("ghostbert_t04_ablation")
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         page, {"profile": "paper"}
     )["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
@@ -224,7 +224,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
         (row["m"], row["model"]): row["spec"]
-        for row in notebook.execute_grid_cell_and_list_rows_by_function(page, values)[
+        for row in notebook.execute_grid_cell_and_list_rows_by_variable(page, values)[
             "grid"
         ]
     }
@@ -251,7 +251,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(T01, {"profile": "toy"})
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {
@@ -259,7 +259,7 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     }
     every = ["RTE", "CoLA"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.execute_grid_cell_and_list_rows_by_function(
+    whole = notebook.execute_grid_cell_and_list_rows_by_variable(
         T01, {"profile": "toy"} | more
     )["grid"]
     assert len(whole) == 2 * 2 * (3 + 4)
@@ -270,7 +270,7 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     # comparisons.
     shared = {
         row["spec"].id
-        for row in notebook.execute_grid_cell_and_list_rows_by_function(page, {})[
+        for row in notebook.execute_grid_cell_and_list_rows_by_variable(page, {})[
             "recorded"
         ]
     }
@@ -463,7 +463,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.execute_grid_cell_and_list_rows_by_function(T01, values)
+        notebook.execute_grid_cell_and_list_rows_by_variable(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

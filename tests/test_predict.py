@@ -43,7 +43,7 @@ def test_it_predicts_the_test_rows_of_its_model(make):
 
 @pytest.fixture(scope="module")
 def counted():
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         notebook.find_notebook_path("ghostbert_t02_glue_test"), {}
     )["grid"]
     return {row["model"]: count.count(None, **row["spec"].args) for row in rows}

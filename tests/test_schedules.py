@@ -12,7 +12,7 @@ from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Prune
 from lib.papers.bermo.schedules import (
     Ramp,
-    compute_next_penalty_weight,
+    compute_next_weight_by_pi_controller,
     compute_normalised_mask_score_target,
     compute_penalty_weight_at_threshold,
     plan_threshold_ramp,
@@ -153,16 +153,18 @@ def test_the_course_of_the_deciding_score_comes_to_rest():
 
 def test_one_move_of_the_controller():
     p, i = schedules.PROPORTIONAL, schedules.INTEGRAL
-    assert compute_next_penalty_weight(10.0, 0.0, 0.0, 10.0) == 10.0
+    assert compute_next_weight_by_pi_controller(10.0, 0.0, 0.0, 10.0) == 10.0
     up, down = 10 * math.exp(0.02 * p + 0.03 * i), 10 * math.exp(-0.03 * i)
-    assert compute_next_penalty_weight(10.0, 0.03, 0.01, 10.0) == pytest.approx(
-        up, rel=1e-14
+    assert compute_next_weight_by_pi_controller(
+        10.0, 0.03, 0.01, 10.0
+    ) == pytest.approx(up, rel=1e-14)
+    assert compute_next_weight_by_pi_controller(
+        10.0, -0.03, -0.03, 10.0
+    ) == pytest.approx(down, rel=1e-14)
+    assert compute_next_weight_by_pi_controller(1.0, 9.0, 0.0, 1.0) == schedules.REACH
+    assert (
+        compute_next_weight_by_pi_controller(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
     )
-    assert compute_next_penalty_weight(10.0, -0.03, -0.03, 10.0) == pytest.approx(
-        down, rel=1e-14
-    )
-    assert compute_next_penalty_weight(1.0, 9.0, 0.0, 1.0) == schedules.REACH
-    assert compute_next_penalty_weight(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
 
 
 @pytest.mark.parametrize("pull", [0.02, 1.0, 40.0])
@@ -178,7 +180,7 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
             error = (score - cut) / -cut - compute_normalised_mask_score_target(
                 step, ramp.first, 400
             )
-            weight = compute_next_penalty_weight(weight, error, before, 200.0)
+            weight = compute_next_weight_by_pi_controller(weight, error, before, 200.0)
             before = error
         push = weight * compute_penalty_weight_at_threshold(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)

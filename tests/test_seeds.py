@@ -131,7 +131,7 @@ def lacking(path):
     values = {"profile": "mini"}
     grid = [
         row
-        for made in notebook.execute_grid_cell_and_list_rows_by_function(path, values).values()
+        for made in notebook.execute_grid_cell_and_list_rows_by_variable(path, values).values()
         for row in made
     ]  # fmt: skip
     found = []
@@ -200,7 +200,7 @@ def test_a_seed_that_is_taken_from_a_grid_is_found(monkeypatch):
 @pytest.mark.papers("ghostbert")
 def test_seeds_that_a_reader_asks_for_are_the_seeds():
     (path,) = notebook.find_notebooks(["ghostbert_t03_pruned_vs_ghost"])
-    grid = notebook.execute_grid_cell_and_list_rows_by_function(
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
         path, {"profile": "mini", "seeds": [3]}
     )["grid"]
     assert {row["seed"] for row in grid} == {3}

@@ -66,7 +66,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setattr(notebook, "find_notebooks", lambda *_: [page])
     monkeypatch.setattr(
         notebook,
-        "execute_grid_cell_and_list_rows_by_function",
+        "execute_grid_cell_and_list_rows_by_variable",
         lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
     monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])

@@ -118,7 +118,7 @@ def list_grid_rows_of_notebook(
     values: dict[str, Any] = {"profile": profile}
     if seeds and "seeds" in notebook.read_parameter_declarations(path):
         values["seeds"] = list(seeds)
-    made = notebook.execute_grid_cell_and_list_rows_by_function(
+    made = notebook.execute_grid_cell_and_list_rows_by_variable(
         path, values, include_rows_of_recorded_runs=not seeds
     )
     return sum(made.values(), []) if profile == SCALE else made.get("grid", [])

@@ -278,7 +278,7 @@ def is_non_empty_row_list(value: object) -> bool:
     return bool(rows) and all(isinstance(row, Row) for row in rows)
 
 
-def execute_grid_cell_and_list_rows_by_function(
+def execute_grid_cell_and_list_rows_by_variable(
     notebook_path: Path,
     parameter_values: ParameterValues,
     include_rows_of_recorded_runs: bool = True,
@@ -339,7 +339,7 @@ def list_notebook_runs_to_execute(profile: str, notebook_id: str) -> list[Row]:
 
     profile: the size of the experiments: "toy", "mini", "base" or "paper"."""
     (path,) = find_notebooks([notebook_id])
-    return execute_grid_cell_and_list_rows_by_function(
+    return execute_grid_cell_and_list_rows_by_variable(
         path, {"profile": profile}, include_rows_of_recorded_runs=False
     ).get("grid", [])
 

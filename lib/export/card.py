@@ -47,7 +47,7 @@ def make_model_card(run: Run, export_report: Json) -> ModelCard:
         remote=", trust_remote_code=True" * export_report["remote"],
         scores=select_task_metrics(run, task),
         described=json.dumps(remove_absolute_paths(spec.args.get("data", {}))),
-        method="\n".join(format_lines_on_ancestor_runs(spec)),
+        method="\n".join(format_lines_on_run_and_ancestors(spec)),
         **{"run": run, "exported": export_report, "task": task, "bases": bases},
     )
 
@@ -95,7 +95,7 @@ def make_model_card_metadata(
     )
 
 
-def format_lines_on_ancestor_runs(spec: Spec) -> Iterator[str]:
+def format_lines_on_run_and_ancestors(spec: Spec) -> Iterator[str]:
     """Yield a line of Markdown for each piece of work that led to a model.
 
     Such work is a training, a ranking of heads, a search and so on. A line has a

@@ -167,7 +167,7 @@ def find_spec_by_labels(
     profile: the size of the experiments, such as "toy" or "mini".
     row_labels: {label: value}, such as {"task": "SST-2", "seed": 0}."""
     path = notebook.find_notebooks([notebook_id])[0]
-    rows = notebook.execute_grid_cell_and_list_rows_by_function(
+    rows = notebook.execute_grid_cell_and_list_rows_by_variable(
         path, {"profile": profile}
     ).get("grid", [])
     hits = [row for row in rows if all(row.get(c) == v for c, v in row_labels.items())]

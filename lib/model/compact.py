@@ -7,14 +7,14 @@ import torch
 from torch import nn
 
 from . import ghost, masks
-from .cut import RemainingUnitsPerLayer, count_prunable_units
+from .cut import UnitCountsPerLayer, count_prunable_units
 from .parts import CountsByName, get_layers
 from .surgery import apply_surgery
 
 
 @torch.no_grad()
-def remove_zero_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayer:
-    """Remove the heads and neurons of a pruned model that have zero weights, in place.
+def remove_constant_heads_and_neurons(model: nn.Module) -> UnitCountsPerLayer:
+    """Remove the heads and neurons of a pruned model whose output is constant, in place.
 
     This makes the model smaller and faster. A head or neuron is removed if all its
     outgoing or all its incoming weights are zero. The incoming weights of a head are

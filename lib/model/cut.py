@@ -17,7 +17,7 @@ from .places import FFN1, FFN2, KEY, OUT, QKV, QUERY, VALUE
 # {kind, such as "heads": list of kept indices for each of L layers}.
 KeptIndices = dict[str, list[list[int]]]
 # {kind, such as "heads": number that is left in each of L layers}.
-RemainingUnitsPerLayer = dict[str, list[int]]
+UnitCountsPerLayer = dict[str, list[int]]
 
 
 def prune_to_head_count(
@@ -146,7 +146,7 @@ def prune_heads_and_neurons(
 
 def keep_heads_neurons_or_dimensions(
     model: nn.Module, **kept_indices_by_kind: Sequence[Sequence[int]]
-) -> RemainingUnitsPerLayer:
+) -> UnitCountsPerLayer:
     """Prune a model in place to given heads, neurons or dimensions of each layer.
 
     The indices come from an architecture search, for example. The outputs equal those

@@ -82,7 +82,7 @@ def encode_rows_and_make_scorer(
     other tasks."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
-            score_class_logits, task, split
+            score_task_logits, task, split
         )
     if span_settings is None:
         fix = "give it span=Span(128, 64, 30), or take a task of classes"
@@ -97,9 +97,7 @@ def encode_rows_and_make_scorer(
     return encoded, partial(score_span_logits, split, windows, cut.max_answer)
 
 
-def score_class_logits(
-    task: Task, split: Split, logits: np.ndarray
-) -> MetricsAndArrays:
+def score_task_logits(task: Task, split: Split, logits: np.ndarray) -> MetricsAndArrays:
     """Score a model's logits on labelled rows, for classification or regression.
 
     Returns ({metric: value}, arrays). The arrays are those that a training saves, so

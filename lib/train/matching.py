@@ -43,7 +43,7 @@ TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]
 PredictionLoss = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
-class LayerPair(NamedTuple):
+class LayerIndexPair(NamedTuple):
     student_layer: int  # Counted from 0.
     teacher_layer: int
 
@@ -68,7 +68,7 @@ class Match:
 
     part: str
     feature: str
-    layers: tuple[LayerPair, ...] = (LayerPair(0, 0),)
+    layers: tuple[LayerIndexPair, ...] = (LayerIndexPair(0, 0),)
     mask: bool = False
     projected: bool = False
     heads: Sequence[Sequence[int]] = ()
@@ -79,7 +79,7 @@ class Match:
 
 def pair_student_with_teacher_layers(
     student_layer_count: int, teacher_layer_count: int
-) -> tuple[LayerPair, ...]:
+) -> tuple[LayerIndexPair, ...]:
     """Return which layers of student and teacher are compared in distillation.
 
     They are pairs (student's layer, teacher's layer), counted from 0. The teacher's
@@ -98,7 +98,7 @@ def pair_student_with_teacher_layers(
             "one must be a multiple of the other"
         )
     return tuple(
-        LayerPair(m - 1, m * teacher_layer_count // student_layer_count - 1)
+        LayerIndexPair(m - 1, m * teacher_layer_count // student_layer_count - 1)
         for m in range(1, student_layer_count + 1)
         if m * teacher_layer_count % student_layer_count == 0
     )

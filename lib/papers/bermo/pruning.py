@@ -130,7 +130,7 @@ class PruningMasks(loop.Callback):
         error = way - schedules.compute_normalised_mask_score_target(
             step, self.ramp.first, self.steps
         )
-        weight = schedules.compute_next_penalty_weight(
+        weight = schedules.compute_next_weight_by_pi_controller(
             float(steered), error, float(lag), first
         )
         steered.fill_(weight)
@@ -194,7 +194,7 @@ class PruningMasks(loop.Callback):
             )
         del self.model.pruning
         self.run.save_arrays("shares", layers=surviving / total)
-        left = compact.remove_zero_heads_and_neurons(self.model)
+        left = compact.remove_constant_heads_and_neurons(self.model)
         metrics = compute_pruning_metrics(
             int(total.sum()), int(surviving.sum()), everything
         )
@@ -280,7 +280,7 @@ def freeze_encoder_or_embeddings(model: PreTrainedModel, frozen_part: str) -> No
             parameter.requires_grad_(False)
 
 
-class GradientRecord(loop.Callback):
+class GradientNormRecorder(loop.Callback):
     """This class records the gradient norm of each layer while a model is trained.
 
     It shows whether gradients reach the lower layers. The training loop calls its

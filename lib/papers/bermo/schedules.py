@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
-# A controller (`compute_next_penalty_weight`) changes the weight of the penalty on mask
+# A controller (`compute_next_weight_by_pi_controller`) changes the weight of the penalty on mask
 # scores, so that a target share of the weights is kept. EVERY is the number of training
 # steps between two changes.
 EVERY = 2
@@ -93,7 +93,7 @@ def compute_normalised_mask_score_target(
     Pruning by scores keeps the wanted share of weights if the k-th largest score, with
     k the number of weights to keep, ends at the final threshold. The result is a value
     for this score, scaled to 1 at its initial value and 0 at the threshold. A
-    controller (`compute_next_penalty_weight`) holds the score to this plan. The plan is
+    controller (`compute_next_weight_by_pi_controller`) holds the score to this plan. The plan is
     1 up to step `decay_start_step`, then falls to 0 along a parabola that ends with
     slope 0, because scores move less and less as the learning rate falls.
 
@@ -104,7 +104,7 @@ def compute_normalised_mask_score_target(
     ) ** 2
 
 
-def compute_next_penalty_weight(
+def compute_next_weight_by_pi_controller(
     penalty_weight: float,
     mask_score_excess: float,
     previous_mask_score_excess: float,

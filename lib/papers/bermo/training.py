@@ -73,7 +73,7 @@ def fineprune(
     if prune:
         masks = pruning.PruningMasks(run, model, Prune(**prune), training.step_count)
         methods.append(masks)
-    methods.append(pruning.GradientRecord(run, model, training.step_count, masks))
+    methods.append(pruning.GradientNormRecorder(run, model, training.step_count, masks))
     if frozen:
         pruning.freeze_encoder_or_embeddings(model, frozen)
     judged = ("dev", "unseen", "test")
