@@ -406,8 +406,7 @@ def describe_plan_progress(
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
         left = f"{len(store.list_missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
-        why = ", waits for the rule of the second task" * line.waits
-        yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}{why}"
+        yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}"
     total = sum(line.core_hours for line in plan_lines)
     left = len(
         store.list_missing_specs(list_plan_specs_in_run_order(plan_lines, profile))

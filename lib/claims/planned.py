@@ -20,11 +20,6 @@ from lib.core.rows import Row
 from lib.core.types import Json
 from lib.papers import grids
 
-# Placeholder for a task name in a plan, the committed table of the runs to make. A rule
-# chooses this second task once results on the first task are there. Until then, the
-# runs in lines with the placeholder are not made.
-SECOND = "second"
-
 
 @dataclass(frozen=True)
 class RunPlanLine:
@@ -42,10 +37,7 @@ class RunPlanLine:
     models: labels of the models, as comparisons write them.
     where: conditions on the labels of the rows, such as "m=3/1" (m is 3 or 1).
     cells: the comparisons of models, each tested on each of `tasks`.
-    tasks: the tasks of the runs. It is empty for runs without a task, and while the
-    second task is not chosen.
-    waits: whether no run is made yet, as the second task is not chosen. Results on the
-    first task decide which one it is.
+    tasks: the tasks of the runs; empty for runs without a task.
     core_hours: the planned cost.
     arguments: further arguments of the notebook's function `grid`, which lists runs."""
 
@@ -57,7 +49,6 @@ class RunPlanLine:
     where: str
     cells: str
     tasks: tuple[str, ...]
-    waits: bool
     seeds: tuple[int, ...]
     core_hours: float
     arguments: Json
@@ -66,15 +57,14 @@ class RunPlanLine:
         """Return the rows of a notebook's list of runs that this line of the plan runs.
 
         These rows have one of the models, tasks and seeds of the line, and fulfil its
-        conditions on labels. A line that waits for later results runs no rows.
+        conditions on labels.
 
         grid_rows: Rows, each with the labels and the description (Spec) of a run."""
         place = cells.parse_row_conditions(self.where)
         return [
             row
             for row in grid_rows
-            if not self.waits
-            and row.get("seed", 0) in self.seeds
+            if row.get("seed", 0) in self.seeds
             and (not self.tasks or row.get("task") in self.tasks)
             and any(cells.row_matches_model(row, model, place) for model in self.models)
         ]
@@ -99,8 +89,6 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
     A RunPlanLine says which runs of a notebook to make and which comparisons to test.
 
     csv_row: {column: text}."""
-    tasks = [task for task in csv_row["task"].split("; ") if task]
-    waits = SECOND in tasks and not grids.SECOND
     return RunPlanLine(
         int(csv_row["order"]),
         csv_row["step"],
@@ -109,10 +97,7 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
         tuple(csv_row["models"].split("; ")),
         csv_row["where"],
         csv_row["cells"],
-        tuple(grids.SECOND if task == SECOND else task for task in tasks)
-        if not waits
-        else (),
-        waits,
+        tuple(task for task in csv_row["task"].split("; ") if task),
         tuple(lists.list_seeds_of_plan_row(csv_row)),
         float(csv_row["core_hours"]),
         json.loads(csv_row["arguments"] or "{}"),

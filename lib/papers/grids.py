@@ -114,7 +114,6 @@ FOLDER = Path(__file__).parent
 S = read_settings("grids")
 # Settings from grids.toml beside this module, where comments describe them.
 DRAWN: tuple[str, ...] = S.DRAWN
-SECOND: str = S.SECOND
 STEPS: int = S.STEPS
 HELD_OUT: dict[str, int] = S.HELD_OUT
 ROWS: dict[str, dict[str, int]] = S.ROWS
