@@ -199,10 +199,11 @@ def estimate_comparison_of_measure(
 
     Return an Estimate (a number with its 95 % interval), or None where runs are
     missing. A number, such as the share of remaining weights, is averaged over the runs
-    of a seed. These means are summed over models with the comparison's weights, such as
-    1 for the method and -1 for its rival; the interval is over seeds. For a quantity
-    that is true or false, the estimate is the difference between the models' shares of
-    true runs, in points, or the share of a single model.
+    of a seed, on those tasks that all models have at all seeds. These means are summed
+    over models with the comparison's weights, such as 1 for the method and -1 for its
+    rival; the interval is over seeds. For a quantity that is true or false, the
+    estimate is the difference between the models' shares of true runs, in points, or
+    the share of a single model.
 
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
@@ -224,6 +225,8 @@ def estimate_comparison_of_measure(
         if comparison.bounds[0] == comparison.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)
+    if "task" in frame:
+        parts = select_rows_of_common_tasks(parts)
     means = [part.groupby("seed")["value"].mean() for part in parts]
     signs = [
         weight * sign
@@ -237,3 +240,22 @@ def estimate_comparison_of_measure(
         if len(values)
         else None
     )
+
+
+def select_rows_of_common_tasks(
+    model_frames: Sequence[pd.DataFrame],
+) -> list[pd.DataFrame]:
+    """Keep the rows of those tasks that each model has at each of its seeds.
+
+    So the means of all seeds are over the same tasks, and an effect of the task is no
+    effect of the seed or of the model. Where no task is common, no row is left.
+
+    model_frames: for each model a table with a row for each run, with the columns task
+    and seed."""
+    tasks_of_groups = [
+        set(tasks)
+        for frame in model_frames
+        for _, tasks in frame.groupby("seed")["task"]
+    ]
+    common_tasks = set.intersection(*tasks_of_groups)
+    return [frame[frame["task"].isin(common_tasks)] for frame in model_frames]

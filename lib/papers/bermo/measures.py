@@ -21,24 +21,29 @@ MATCH = 0.5
 
 
 def list_log_gradient_norms_of_lower_layers(
-    runs_frame: pd.DataFrame, unused_columns: object
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[float]:
     """Return a log10 gradient norm of the lower half of the layers for each run.
 
     The value is the mean of log10 norms over bins of training steps and over layers 1
     to L / 2. A bin has the mean norm of its steps; norms below 1e-12 count as 1e-12.
     BERMo claims that its weighted sum of all layers' outputs lets gradients reach these
-    layers. The value is NaN where the loss became infinite or NaN.
+    layers. The value is NaN where the loss became infinite or NaN, and where the run
+    collapsed (it scores no better than chance): a model that learned nothing has no
+    gradients to compare.
 
     runs_frame: a DataFrame with a row for each run. Its column "run" has the run, whose
     saved array `gradient_norm` is [bins of steps, L].
-    unused_columns: not used; all functions that measure runs take this argument."""
+    columns_by_task: {task: a sequence of its metrics}; by the first a run's collapse is
+    told."""
     # For each run the gradient norms [bins of steps, L].
     norms = [
         run.read_arrays("course")["gradient_norm"].clip(1e-12)
         for run in runs_frame["run"]
     ]
-    return [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
+    values = [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
+    has_collapsed = compare.make_mask_of_collapsed_runs(runs_frame, columns_by_task)
+    return np.where(has_collapsed, nan, values).tolist()
 
 
 def tabulate_epochs_to_bert_score(
