@@ -801,16 +801,16 @@ def fill_findings_template(
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}, at mini.
     base_profile_verdicts: the same at base, for claims with planned runs there."""
-    untouched = next(
-        row
+    untouched_scores = {
+        row["profile"]: row["spearman"]
         for row in lists.read_csv_in_published_folder("untouched")
         if row["split"] == "dev"
-    )
+    }
     fields = dict(verdicts) | {
         "BASE": base_profile_verdicts,
         "PAPER": lists.PAPERS,
         "IN_ONE_LINE": summarise_central_verdicts(verdicts),
-        "UNTOUCHED": untouched["spearman"],
+        "UNTOUCHED": untouched_scores,
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
     if lists.list_papers_with_deleted_code():

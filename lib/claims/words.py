@@ -455,9 +455,16 @@ class Verdict:
     def seed_count_text(self) -> str:
         """Return the number of seeds of the claim's first comparison: "5 seeds".
 
-        It is "no seeds" without an estimate. Templates of pages quote this text."""
-        e = self.first_result.estimate if self.first_result else None
-        return f"{e.n_seeds} seeds" if e else "no seeds"
+        It is "6 to 10 seeds" for a mean over tasks where seeds with a collapsed run
+        leave fewer on some tasks, and "no seeds" without an estimate. Templates of
+        pages quote this text."""
+        first = self.first_result
+        if not (first and first.estimate):
+            return "no seeds"
+        fewest = first.estimate.n_seeds
+        if first.collapsed and fewest < first.done:
+            return f"{fewest} to {first.done} seeds"
+        return f"{fewest} seeds"
 
     def __str__(self) -> str:
         """Return the effect of the claim's first comparison with its 95 % interval.

@@ -160,19 +160,26 @@ def list_main_result_sentences(
     for part in (sure, intervals, few, further, list(difference_sentences)):
         if part:
             return part[:MOST]
+    lesser = [
+        f"{comparison_sentence_prefix}{format_result_sentence(r)}"
+        for r in cells
+        if not r.unmeasured_reason
+    ]
     lines = []
     if cells:
         reasons = dict.fromkeys(r.unmeasured_reason or "–" for r in leading or cells)
         why = "; ".join([*reasons][:2])
         lines = [
-            f"No comparison of this page is measured at {claim_test_profile}: {why}."
+            f"No {'central ' * bool(lesser)}comparison of this page is measured at "
+            f"{claim_test_profile}: {why}.",
+            *lesser[:1],
         ]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     if sums:
         equal = sums.count("equal")
         lines.append(
-            f"{equal} of {len(sums)} printed numbers of this page are equal to what is "
-            "computed here."
+            f"{equal} of {len(sums)} printed statements on this page's numbers hold "
+            "when they are computed again."
         )
     return lines
 
