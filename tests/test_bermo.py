@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers
-from conftest import collected, holding
+from conftest import collected
 
 from lib.claims import notebook
 from lib.model import backbone, masks
@@ -408,8 +408,12 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
 
 def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
     norms = np.array([[1e-2, 1e-4, 1.0, 1.0], [1.0, 1e-2, 9.0, 9.0]])
-    rows = pd.DataFrame({"run": [holding({"gradient_norm": norms}, "run")]})
-    assert measures.list_log_gradient_norms_of_lower_layers(rows, METRICS) == [-2.0]
+    rows = frame(("SST-2", "BERT", 0, 150, {}), ("SST-2", "BERMo", 0, 100, {}))
+    for run in rows["run"]:
+        run.read_arrays("course")["gradient_norm"] = norms
+    learned, collapsed = measures.list_log_gradient_norms_of_lower_layers(rows, METRICS)
+    assert learned == -2.0
+    assert math.isnan(collapsed)  # A model at chance has no gradients to compare.
 
 
 def test_cased_text_is_an_option_beside_table_1(anywhere):

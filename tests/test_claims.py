@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from lib import data
-from lib.claims import checks, lists, notebook, words
+from lib.claims import checks, estimates, lists, notebook, words
 from lib.claims import judging as source
 from lib.claims.cells import (
     parse_comparison,
@@ -1189,3 +1189,18 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judge_claims(["G28"], store)["G28"].results:
         assert r.same_as == "G7" and r.planned == len(lists.list_planned_seeds("G7"))
+
+
+def test_a_mean_over_tasks_has_the_same_tasks_at_each_seed():
+    """Else a task that one seed alone has would count as an effect of the seed."""
+    first = pd.DataFrame(
+        {"task": ["SST-2", "CoLA", "SST-2", "CoLA"], "seed": [0, 0, 1, 1], "value": 1.0}
+    )
+    second = first.assign(value=[2.0, 9.0, 2.0, 9.0])[:3]
+    parts = estimates.select_rows_of_common_tasks([first, second])
+    assert [[*part["task"]] for part in parts] == [["SST-2"] * 2] * 2
+    (left, _) = estimates.select_rows_of_common_tasks([first[:1], second[2:]])
+    assert [*left["task"]] == ["SST-2"]
+    assert not any(
+        map(len, estimates.select_rows_of_common_tasks([first[:1], first[1:2]]))
+    )
