@@ -896,6 +896,9 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
     assert words.explain_missing_model_row("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
+    assert words.explain_missing_model_row("A at task *", "base") == (
+        "the row “A” is not planned at the profile base"
+    )
 
 
 def test_collapse_is_no_fault_where_it_is_measured_and_is_told_by_counts():

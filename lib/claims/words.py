@@ -603,7 +603,8 @@ def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> s
     A comparison needs a row for each of its models under its conditions, such as a
     task. A page shows the sentence as the reason why the comparison is not measured. If
     the conditions name a kind of encoder, the sentence names only that, else only the
-    task if they name one, else the model with all conditions.
+    task if they name one, else the model with all conditions. Where they accept any
+    task ("*"), it is the model that lacks a row, and the sentence names it.
 
     model_and_conditions_text: the model and conditions without a row, such as "Ghost at
     task MRPC" (the message of `select_compared_rows_of_one_dtype`).
@@ -612,6 +613,8 @@ def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> s
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
         return f"no row of the profile {profile} has {FAMILIES[needs['family']]}"
+    if needs.get("task") == "*":
+        return f"the row “{label}” is not planned at the profile {profile}"
     if "task" in needs:
         tasks = needs["task"].replace("/", " or ")
         return f"no row of the profile {profile} is on {tasks}"

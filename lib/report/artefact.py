@@ -40,6 +40,7 @@ from lib.claims.words import Verdict
 from lib.cluster import sweep
 from lib.core import disk, paths
 from lib.core.execute import read_commit_hash_as_dict
+from lib.core.papers import find_paper_name_of_notebook
 from lib.core.rows import Row, format_kept_head_fraction
 from lib.core.store import Store
 from lib.core.types import Json
@@ -641,17 +642,21 @@ def format_label_value(row: Mapping[Any, Any], label_name: str) -> str:
 def list_score_caveats(runs: Runs) -> list[str]:
     """Return sentences that warn a page's readers of scores that can mislead.
 
-    They name seeds whose score lies far from the median of their model. For sentence
-    similarity (STS-B) they also give the correlation that the encoder reaches without
-    fine-tuning, since a fine-tuned model owes that much of its score to pretraining.
+    They name seeds whose score, in the metric by which the paper's claims are tested,
+    lies far from the median of their model. For sentence similarity (STS-B) they also
+    give the correlation that the encoder reaches without fine-tuning, since a
+    fine-tuned model owes that much of its score to pretraining.
     Only results at the profiles mini and base (sizes of the experiments) are examined.
 
     runs: the results of a notebook's experiments."""
     lines = []
     for _, frame, profile in runs.result_frames_with_source:
         if str(profile) in source.SCALES and len(frame):
+            printed = source.list_metric_columns_of_claims(
+                find_paper_name_of_notebook(runs.page)
+            )
             lines += compare.describe_outlying_seeds(
-                frame, grids.select_score_columns_by_task(profile)
+                frame, grids.select_score_columns_by_task(profile, printed)
             )
             tasks = set(frame["task"]) if "task" in frame else set()
             for row in lists.read_csv_in_published_folder("untouched"):
