@@ -389,7 +389,8 @@ def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
 
 
 def test_a_page_without_a_planned_line_is_refused_at_base():
-    """The lines of the frontier are beyond the core-hours of the plan."""
-    (page,) = notebook.find_notebooks(["91_frontier"])
-    with pytest.raises(Refused, match="91_frontier has no rows at base: take one of"):
+    (page,) = notebook.find_notebooks(["bermo_t01"])
+    with pytest.raises(
+        Refused, match="bermo_t01_probing has no rows at base: take one of"
+    ):
         notebook.execute_grid_cell_and_list_rows_by_variable(page, {"profile": "base"})
