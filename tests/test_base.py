@@ -388,6 +388,7 @@ def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
         evidence.select_plan_lines("mini")
 
 
+@pytest.mark.papers("bermo")
 def test_a_page_without_a_planned_line_is_refused_at_base():
     (page,) = notebook.find_notebooks(["bermo_t01"])
     with pytest.raises(
