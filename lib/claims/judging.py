@@ -203,9 +203,13 @@ def judge_claim(
                 for comparison in group
             ]
             continue
+        tasks = plans.list_planned_tasks(
+            profile, claim["id"], [comparison.text for comparison in group]
+        )
         collected = [
             dict(ExperimentOutcome(row, **look_up_state(row.spec)))
             for row in list_grid_rows_of_claim(part, profile, seeds)
+            if not tasks or row.get("task", tasks[0]) in tasks
         ]
         judged_comparisons, note = words.judge_comparisons(
             part, collected, collect_judging_inputs(claim, profile, len(seeds))

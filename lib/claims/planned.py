@@ -104,6 +104,30 @@ def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
     )
 
 
+def list_planned_tasks(
+    profile: str, claim_id: str, comparison_texts: Collection[str]
+) -> tuple[str, ...]:
+    """Return the tasks on which a profile's plan tests some comparisons of a claim.
+
+    The plan may have runs of one of the compared models on further tasks, for scores
+    alone. The result is () for a profile without a plan, and where the plan names none
+    of the comparisons under this claim.
+
+    profile: the size of the experiments, such as "base".
+    claim_id: such as "G2".
+    comparison_texts: comparisons as `claims.csv` writes them, such as "Ghost > Prune @
+    m=3"."""
+    return tuple(
+        dict.fromkeys(
+            task
+            for line in read_run_plan(profile[:])
+            if line.claim == claim_id
+            and {*line.cells.split("; ")} & {*comparison_texts}
+            for task in line.tasks
+        )
+    )
+
+
 def list_planned_notebook_ids(profile: str) -> tuple[str, ...]:
     """Return the ids of the notebooks that have runs in the plan of a profile.
 
