@@ -379,10 +379,10 @@ def move_first_picture_below_title(
     """Return the cells of a page with the first picture directly below the title.
 
     A reader then sees the main result first. The section of a picture is the text cell
-    before it and the cells up to the next text cell. This text moves too, without its
-    heading, if the section has no other output. The order stays for a notebook that
-    explains a method (its file name begins with 00_), and where there is no picture or
-    no title.
+    before it and the cells up to the next text cell, or to the cell with the tested
+    claims. This text moves too, without its heading, if the section has no other
+    output. The order stays for a notebook that explains a method (its file name begins
+    with 00_), and where there is no picture or no title.
 
     cells: the cells of an executed notebook.
     notebook_id: file name of the notebook."""
@@ -398,7 +398,8 @@ def move_first_picture_below_title(
     (place, picture), title = pictures[0], titles[0]
     texts = [n for n, cell in enumerate(cells) if cell["cell_type"] == "markdown"]
     begin = max(n for n in texts if n < place)
-    end = min((n for n in texts if n > place), default=len(cells))
+    verdicts = [n for n, cell in enumerate(cells) if "verdicts" in list_cell_tags(cell)]
+    end = min((n for n in [*texts, *verdicts] if n > place), default=len(cells))
     shown = [output for cell in cells[begin:end] for output in cell.get("outputs", ())]
     heading, _, rest = "".join(cells[title]["source"]).partition("\n")
     order = [

@@ -147,6 +147,7 @@ def show_student_teacher_distances(
     measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
     distance_name: str,
     title_by_metric: Mapping[str, str],
+    mean_distance_title: str = "",
 ) -> pd.DataFrame:
     """Show how far each student is from its teacher, in a table and a figure of a page.
 
@@ -161,7 +162,9 @@ def show_student_teacher_distances(
     of tokens of each sentence, student) -> distances, such as one for each head.
     distance_name: the label of the figure's axis.
     title_by_metric: {metric of the runs, such as "cka": title of its column in the
-    table}."""
+    table}.
+    mean_distance_title: title of a further column, the mean of the distances; "" for
+    none."""
     # Imported here, so that a list of runs is built without loading pandas.
     import pandas as pd
     import seaborn as sns
@@ -183,6 +186,8 @@ def show_student_teacher_distances(
             for key, title in title_by_metric.items():
                 mean = average_metric_over_runs(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
+            if mean_distance_title:
+                table[name][source, mean_distance_title] = f"{np.mean(parts):.3f}"
     page.show_table(
         table, "From the teacher, means over many sentences", "similarity", "model"
     )
