@@ -130,22 +130,24 @@ def network(
     """Return (model, tokenizer) of a saved encoder, with the head that a Task needs.
 
     Pass both to `fit` and `rank`. The head is one for classes, a score or answer spans.
-    A head that the folder lacks gets random weights. Raises Absent where the folder
-    has no model, and Refused where a saved head does not fit the Task.
+    A head that the folder lacks gets random weights. Raises Absent where a file of the
+    folder is missing, and Refused where configuration, weights, tokenizer and Task do
+    not fit together. Of a folder with weights in parts, or of a pruned or otherwise
+    changed model, only what loading needs is checked.
 
     folder: the folder of a BERT-like model in transformers' format.
     task: the classes and metrics of the data, as `rows` returns them.
     dropout: the rate of all dropout layers.
     seed: decides the random weights of a new head."""
-    from lib.core.names import Absent
+    from lib.core import paths
+    from lib.papers import encoder
     from lib.train import heads
 
-    if not (_Path(folder) / "config.json").is_file():
-        raise Absent(
-            f"no model in '{folder}': name a folder as save_pretrained writes it, with "
-            "config.json, model.safetensors and the files of the tokenizer"
-        )
-    return heads.load_task_model_and_tokenizer(folder, task, dropout, seed)
+    place = paths.resolve_user_path(folder)
+    is_changed = "surgery" in encoder.read_json_object(place / encoder.CONFIG)
+    if not is_changed and not any(place.glob("*.index.json")):
+        place = encoder.check_and_find_encoder_folder(folder, task)
+    return heads.load_task_model_and_tokenizer(place, task, dropout, seed)
 
 
 def fit(
@@ -290,7 +292,8 @@ def save(
     """Write a model, which may be pruned, and its tokenizer to a folder.
 
     Operations that changed the model's architecture are noted in the configuration. So
-    `network` and `lib.model.backbone.load` open it with the changed shape.
+    `network` and `lib.model.backbone.load` open it with the changed shape. Raises
+    Refused for the path of a file.
 
     folder: the new folder; None writes nothing."""
     from lib.model import backbone

@@ -241,11 +241,64 @@ def test_a_head_for_something_else_is_refused_and_its_fix_works(
     assert encoder.check_and_find_encoder_folder(f"{folder}-encoder", SINGLE)
 
 
-@pytest.mark.parametrize("folder", ["nope", "."])
-def test_a_folder_without_a_model_is_told_what_it_lacks(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "folder, why", [("nope", "no folder has this name"), (".", "it has no config.json")]
+)
+def test_a_folder_without_a_model_is_told_what_it_lacks(
+    folder, why, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Absent, match=f"no model in '{folder}'.*config.json"):
+    with pytest.raises(Absent, match=f"no model '{folder}': {why}"):
         lib.network(folder, SINGLE)
+
+
+@pytest.mark.parametrize(
+    "damage, why",
+    [
+        (lambda folder: changed(folder, is_decoder=True), "is_decoder true"),
+        (lambda folder: changed(folder, vocab_size=9), "by config.json .9, 16."),
+        (lambda folder: put(folder, "config.json", "{"), "config.json"),
+        (lambda folder: put(folder, "config.json", "[]"), "a model of type None"),
+        (lambda folder: [*map(Path.unlink, folder.glob("*token*"))], "tokenizer.json"),
+    ],
+)
+def test_a_program_opens_no_encoder_that_a_command_refuses(damage, why, make):
+    damage(folder := make())
+    with pytest.raises(Refused, match=why):
+        lib.network(folder, SINGLE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_program_opens_what_it_saved_and_misses_its_tokenizer(
+    family, make, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model, tokenizer = lib.network(make(family), SINGLE)
+    lib.save(model, tokenizer, "~/whole")
+    lib.operate(model, {"op": "cut", "heads": 2})
+    lib.save(model, tokenizer, "~/cut")
+    for folder in ("~/whole", "~/cut"):
+        opened, _ = lib.network(folder, SINGLE)
+        assert type(opened).__name__ == type(model).__name__
+    [*map(Path.unlink, (tmp_path / "cut").glob("*token*"))]
+    [*map(Path.unlink, (tmp_path / "cut").glob("vocab*"))]
+    with pytest.raises(Refused, match="tokenizer.json or vocab.txt.*save_pretrained"):
+        lib.network("~/cut", SINGLE)
+
+
+def test_weights_in_parts_are_opened(make):
+    folder = make()
+    model = transformers.AutoModel.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="20KB")
+    assert [*folder.glob("*.index.json")]
+    lib.network(folder, SINGLE)
+
+
+def test_nothing_is_saved_below_a_file(make, tmp_path):
+    model, tokenizer = lib.network(make(), SINGLE)
+    with pytest.raises(Refused, match="a-file is a file; name a new folder"):
+        lib.save(model, tokenizer, put(tmp_path, "a-file", "text"))
 
 
 def test_a_head_that_fits_is_taken(make):

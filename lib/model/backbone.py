@@ -18,7 +18,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from . import modeling
 from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
-from .options import HEADLESS, Refused, SurgeryOperation
+from .options import HEADLESS, VOCABULARIES, Refused, SurgeryOperation
 from .parts import get_surgery_operations, set_dropout
 from .surgery import apply_surgery
 
@@ -109,11 +109,15 @@ def save(
     """Write a model and its tokenizer to a folder, from which `load` restores both.
 
     Operations that changed the model's layers, such as pruning, are listed in the saved
-    configuration, because the weights alone do not say how to build the layers.
+    configuration, because the weights alone do not say how to build the layers. Raises
+    Refused for the path of a file, where transformers would write nothing.
 
     folder: the folder to write; None writes nothing, for runs that save no weights."""
     if folder is None:
         return
+    folder = Path(folder).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise Refused(f"{folder} is a file; name a new folder")
     done = get_surgery_operations(model)
     with silence_transformers_logging():
         tensors = None if done else make_state_dict_with_transformers_names(model)
@@ -189,8 +193,12 @@ def convert_read_errors_to_user_error(
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer in the folder of a saved model.
 
-    Raises Refused, naming the folder, where it cannot be read."""
+    Raises Refused, naming the folder, where it cannot be read. transformers itself would
+    make a tokenizer without words where the vocabulary is missing."""
     with convert_read_errors_to_user_error("tokenizer", folder):
+        if not any((Path(folder) / name).is_file() for name in VOCABULARIES):
+            fix = "fix: tokenizer.save_pretrained writes it there"
+            raise FileNotFoundError(f"no {' or '.join(VOCABULARIES)}; {fix}")
         # pyrefly: ignore[bad-return]  It returns no None: it raises instead.
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 

@@ -19,6 +19,8 @@ class Refused(ValueError):
 
 
 HEADLESS = "fix: save the model without its head, as AutoModel opens it"
+# A tokenizer's folder has one of these files.
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 # Initial logit alpha of every pruning gate, whose mask is sigmoid(alpha)
 # (lib.model.gates).

@@ -20,6 +20,7 @@ from lib.core import paths
 from lib.core.names import HEADLESS, Absent, Refused
 from lib.core.types import Json
 from lib.data import Task, lines, models
+from lib.model.options import VOCABULARIES
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
 from lib.stats.cost import Shape, list_config_size_fields, read_shape_of_config
 
@@ -35,7 +36,6 @@ FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
 LONGEST = 128  # An encoder must be able to read at least this number of tokens.
 CONFIG = "config.json"
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 SETTINGS = "tokenizer_config.json"
 # First bytes of a pointer file: Git LFS leaves it where a large file was not
 # downloaded.
