@@ -46,11 +46,13 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     }
     frame = page.collect_result_frame(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
+    finished = int(frame["run"].notna().sum())
+    missing = len(distillations) - finished
     note = (
-        f"{len(measured)} of {len(distillations)} distillations on this page have these numbers: "
-        "runs that are older did not keep them."
+        f"{len(measured)} of {finished} finished distillations have these numbers: runs "
+        "that are older did not keep them."
     )
-    page.show_remarks([note])
+    page.show_remarks([note + f" {missing} are not made yet." * bool(missing)])
     table = {
         f"{model}, {m:g}/12, {task}": {
             title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()
