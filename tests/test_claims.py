@@ -968,7 +968,7 @@ def test_most_scores_that_are_ranked_differ():
     tied = only(text, rows([0.7] * 4 + list(np.linspace(0.8, 0.9, 8))))
     assert (tied.verdict_word, tied.reason) == (
         NOT_MEASURED,
-        "only 9 of 12 scores differ",
+        "only 9 of 12 search scores differ",
     )
     assert (
         only(text, rows([0.7] * 3 + list(np.linspace(0.8, 0.9, 9)))).verdict_word

@@ -759,9 +759,10 @@ def explain_untestable_comparison(
         both = tabulate_search_and_final_scores(
             make_data_frame_per_model(comparison, rows), inputs.columns_by_task
         )
-        fewest = min(both.nunique()) if len(both) else inf
-        if fewest < DIFFER * len(both):
-            return f"only {fewest} of {len(both)} scores differ"
+        counts = both.nunique()
+        if len(both) and counts.min() < DIFFER * len(both):
+            kind = counts.idxmin()
+            return f"only {counts.min()} of {len(both)} {kind} scores differ"
     return ""
 
 

@@ -133,7 +133,8 @@ def list_main_result_sentences(
     central claims with too few seeds for an interval; comparisons of lesser claims with
     an interval, if the page has no comparison of a central claim, measured or not; all
     drawn differences. Where the page has none of these, the sentences say why nothing
-    is measured, and how many printed numbers are equal to what is computed here.
+    is measured, or no central comparison beside which lesser one; and how many printed
+    statements hold when they are computed again.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons.
     difference_sentences: sentences on the differences that the page draws.
@@ -163,7 +164,7 @@ def list_main_result_sentences(
     lesser = [
         f"{comparison_sentence_prefix}{format_result_sentence(r)}"
         for r in cells
-        if not r.unmeasured_reason
+        if not (r.unmeasured_reason or r.counts)
     ]
     lines = []
     if cells:
