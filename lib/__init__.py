@@ -87,7 +87,9 @@ def rows(
     Return (Task, {"train": Split, "dev": Split, and "test" if the data have it with
     labels}). The Task has the classes and metrics; a Split has the texts and labels.
     Where the data have no development rows, a fifth of the texts, at most 1,000, is
-    held out as such. Raises Refused, with a fix, where columns or rows are not clear,
+    held out as such. A score becomes a number from 0 to 5, and so does what a model
+    answers: `low + answer * (high - low) / 5` is on the scale of the file, with `low,
+    high = task.scale`. Raises Refused, with a fix, where columns or rows are not clear,
     and Absent where files are missing.
 
     data_source: the path of a file or folder, "hub:NAME" for a data set of the Hugging
@@ -140,6 +142,7 @@ def network(
     dropout: the rate of all dropout layers.
     seed: decides the random weights of a new head."""
     from lib.core import paths
+    from lib.model import backbone
     from lib.papers import encoder
     from lib.train import heads
 
@@ -147,7 +150,28 @@ def network(
     is_changed = "surgery" in encoder.read_json_object(place / encoder.CONFIG)
     if not is_changed and not any(place.glob("*.index.json")):
         place = encoder.check_and_find_encoder_folder(folder, task)
-    return heads.load_task_model_and_tokenizer(place, task, dropout, seed)
+    model, tokenizer = heads.load_task_model_and_tokenizer(place, task, dropout, seed)
+    return backbone.set_class_names(
+        model, None if task.span else task.labels
+    ), tokenizer
+
+
+def _check_model_fits_task(model: PreTrainedModel, task: Task, max_length: int) -> None:
+    """Raise Refused if a model cannot read that many tokens or has other outputs.
+
+    max_length: the number of tokens to which rows are cut."""
+    from lib.core.names import Refused
+    from lib.papers import encoder
+
+    config: Any = model.config
+    offset = encoder.find_position_offset(config.model_type, config.to_dict())
+    if max_length > (most := config.max_position_embeddings - offset):
+        raise Refused(f"max_length is {max_length}; this model reads {most} at most")
+    if config.num_labels != task.output_width:
+        raise Refused(
+            f"the model has {config.num_labels} outputs, the task needs "
+            f"{task.output_width}: open it by lib.network(folder, task)"
+        )
 
 
 def fit(
@@ -166,15 +190,30 @@ def fit(
     float32 on the model's device. Torch's thread count and random states are restored
     afterwards.
     Raises FloatingPointError where the loss is not finite, and Refused for a task of
-    answer spans.
+    answer spans, and where model, task, rows and settings do not fit together.
 
     rows: {"train": Split, "dev": Split} of the Task, as `rows` returns them.
-    train: the settings of the training, such as epochs and learning rate.
+    train: the settings of the training, such as epochs and learning rate. The rate of
+    dropout is that of the model (`network`); another one above 0 is refused.
     seed: decides the order of the training rows and dropout.
     threads: the number of CPU threads."""
+    from torch import nn
+
+    from lib.core.names import Refused, check_known_name
     from lib.train import loop
     from lib.train.learn import Trainer
 
+    _check_model_fits_task(model, task, train.max_length)
+    for split in ("train", "dev"):
+        check_known_name("split of rows", split, rows)
+    for name in train.select_by:
+        check_known_name("metric of train.select_by", name, task.metrics)
+    rates = {part.p for part in model.modules() if isinstance(part, nn.Dropout)}
+    if train.dropout and rates != {train.dropout}:
+        raise Refused(
+            f"train.dropout is {train.dropout}, the model's {sorted(rates)}: leave it "
+            "out, and set the rate by lib.network(folder, task, dropout)"
+        )
     with loop.use_float32_on_model_device(model, threads) as numerics:
         trainer = Trainer(tokenizer, task, rows, train, seed, numerics)
         return trainer.fit(model).result | trainer.compute_development_metrics(model)
@@ -247,17 +286,26 @@ def rank(
     The result is (heads [L, A], neurons [L, F]). They are first-order Taylor scores
     (GhostBERT, section 2.3), estimates of how much the loss on the rows changes without
     a head or neuron, summed over batches. Pass them to `operate` as `head_scores` and
-    `neuron_scores`. Raises Refused for a model whose layers have different sizes, and
-    for a task of answer spans.
+    `neuron_scores`. Raises Refused for a model whose layers have different sizes, for
+    one without gradients (frozen, or in int8), and for a task of answer spans.
 
     split: the rows on which the loss and its gradients are computed.
     max_length: the number of tokens to which longer rows are cut.
     batch: rows of a batch.
     threads: the number of CPU threads."""
+    from lib.core.names import Refused
     from lib.core.options import Importance
+    from lib.model.parts import get_surgery_operations
     from lib.train import heads, loop
     from lib.train.steps import importance
 
+    _check_model_fits_task(model, task, max_length)
+    is_int8 = any(done["op"] == "int8" for done in get_surgery_operations(model))
+    if is_int8 or not all(weight.requires_grad for weight in model.parameters()):
+        raise Refused(
+            "the model has weights without gradients: rank it before it is frozen or "
+            "quantised"
+        )
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.encode_rows_and_make_scorer(tokenizer, split, task, max_length)
     with loop.use_float32_on_model_device(model, threads) as numerics:

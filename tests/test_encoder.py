@@ -259,7 +259,12 @@ def test_a_folder_without_a_model_is_told_what_it_lacks(
         (lambda folder: changed(folder, vocab_size=9), "by config.json .9, 16."),
         (lambda folder: put(folder, "config.json", "{"), "config.json"),
         (lambda folder: put(folder, "config.json", "[]"), "a model of type None"),
-        (lambda folder: [*map(Path.unlink, folder.glob("*token*"))], "tokenizer.json"),
+        (
+            lambda folder: [
+                *map(Path.unlink, {*folder.glob("*token*"), *folder.glob("vocab*")})
+            ],
+            "tokenizer.json",
+        ),
     ],
 )
 def test_a_program_opens_no_encoder_that_a_command_refuses(damage, why, make):

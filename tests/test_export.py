@@ -338,7 +338,7 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
             get_layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(writer, "set_class_names", wrong)
+    monkeypatch.setattr(writer.backbone, "set_class_names", wrong)
     with pytest.raises(
         Refused, match="this folder in .* differs from the run's model by"
     ):

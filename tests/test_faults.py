@@ -1104,6 +1104,12 @@ WRONG = [
     ("bermo_t01_probing", {"tasks": ["CoLA"]}, "(allowed: Length, WordContent"),
     ("efficientbert_t04_squad", {"tasks": ["CoLA"]}, "(allowed: SQuAD1, SQuAD2)"),
     ("data_t01_tasks", {"profile": "mini", "tasks": ["x"]}, "unknown task: 'x'"),
+    (
+        "92_your_task",
+        {"profile": "toy", "data": "x.tsv", "length": "64"},
+        "it must be int",
+    ),
+    ("92_your_task", {"profile": "toy", "data": 5}, "it must be str"),
     ("91_frontier", {"budgets": [{}]}, "it must be int"),
     ("91_frontier", {"methods": [{}]}, "it must be str"),
     ("92_your_task", {"cost": "byte"}, "did you mean 'bytes'?"),

@@ -363,11 +363,17 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
     table.write_text(text)
     own.write_text(code)
     assert asked() == there
-    table.write_text(text.replace('"Layer dropping":', '"Width":'))
-    fault = "lib.methods.METHODS names 'layer_dropping' 'Width', as another method"
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        asked()
-    assert fault in failed.value.stderr
+    for title in ("Width", "GhostBERT", "Width + layer mix"):
+        table.write_text(text.replace('"Layer dropping":', f'"{title}":'))
+        fault = f"METHODS names 'layer_dropping' '{title}', as another method is called"
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            asked()
+        assert fault in failed.value.stderr
+    for name in ("mix", "scores", "width"):
+        table.write_text(text.replace('"layer_dropping"', f'"{name}"'))
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            asked()
+        assert f"lib/methods/{name}.py has the name of an oper" in failed.value.stderr
 
 
 NUMBERS = count()

@@ -13,6 +13,7 @@ from transformers import Trainer, TrainingArguments
 
 import lib
 from lib.core import options, paths
+from lib.core.names import Refused
 from lib.model import backbone
 from lib.model.parts import get_layers
 
@@ -73,6 +74,28 @@ def test_a_loop_leaves_the_process_as_it_was(tsv, encoder):
         torch.set_num_threads(1)
 
 
+def test_what_does_not_fit_together_is_refused_before_any_training(tsv, encoder):
+    task, rows = lib.rows(tsv)
+    model, tokenizer = lib.network(encoder(heads=4), task)
+    assert [*model.config.id2label.values()] == [*task.labels]
+    train = options.Train(epochs=1, batch=16, lr=1e-3, max_length=16)
+
+    def refused(why, model=model, task=task, rows=rows, **changes):
+        with pytest.raises(Refused, match=why):
+            lib.fit(model, tokenizer, task, rows, replace(train, **changes))
+
+    refused("max_length is 5000; this model reads", max_length=5000)
+    refused("unknown metric of train.select_by: 'f1'", select_by=("f1",))
+    refused("train.dropout is 0.9, the model's .0.1.: leave it out", dropout=0.9)
+    refused("unknown split of rows: 'dev'", rows={"train": rows["train"]})
+    refused("has 2 outputs, the task needs 1: open it", task=replace(task, labels=()))
+    with pytest.raises(Refused, match="max_length is 5000"):
+        lib.rank(model, tokenizer, task, rows["dev"], max_length=5000)
+    lib.operate(model, {"op": "int8"})
+    with pytest.raises(Refused, match="before it is frozen or quantised"):
+        lib.rank(model, tokenizer, task, rows["dev"], max_length=16)
+
+
 def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(
     tsv, encoder, tmp_path
 ):
@@ -103,3 +126,24 @@ def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(
     assert any("convolution" in name for name in moved)
     said = trainer.predict(tokens["dev"]).predictions.argmax(1)
     assert np.mean(said == rows["dev"].y) > 0.8
+
+
+def write_rows(folder, **labels_by_split):
+    """Write files of rows with these labels, and return their folder."""
+    for split, labels in labels_by_split.items():
+        lines = [f"a film number {n}\t{label}" for n, label in enumerate(labels)]
+        text = "\n".join(["text\tlabel", *lines])
+        (folder / f"{split}.tsv").write_text(text)
+    return folder
+
+
+def test_a_label_with_an_invisible_character_is_no_class_of_its_own(tmp_path):
+    labels = ["good", "bad"] * 30 + ["good\u200b"] * 10
+    with pytest.raises(Refused, match="spell them alike"):
+        lib.rows(write_rows(tmp_path, train=labels))
+
+
+def test_scores_that_are_all_the_same_are_refused(tmp_path):
+    folder = write_rows(tmp_path, train=[n / 2 for n in range(67)], dev=[1.5] * 20)
+    with pytest.raises(Refused, match="dev: .*all 20 rows have one score"):
+        lib.rows(folder)

@@ -1,6 +1,7 @@
 """Cutting, keeping, saving and opening, for BERT, RoBERTa and ELECTRA."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -126,8 +127,22 @@ def test_keep_counts_within_what_an_earlier_cut_left(tiny, sentences, logits):
 
 
 def test_an_argument_that_an_operation_lacks_is_refused_with_those_it_takes(tiny):
+    model = tiny("bert")
     with pytest.raises(Refused, match="cut has no 'head'; it takes heads, "):
-        apply_surgery(tiny("bert"), {"op": "cut", "head": 2})
+        apply_surgery(model, {"op": "cut", "head": 2})
+    with pytest.raises(Refused, match="cut has no 'head_score'; it takes heads, "):
+        apply_surgery(model, {"op": "cut", "heads": 2}, head_score=None)
+    for name, lacking in {"cut": "heads", "mix": "norm", "ghost": "kind"}.items():
+        with pytest.raises(Refused, match=f"operation {name}: .*missing .*'{lacking}'"):
+            apply_surgery(model, {"op": name})
+    with pytest.raises(Refused, match="the operation is 'cut'; write {'op': name"):
+        apply_surgery(model, "cut")
+
+
+def test_scores_that_are_not_finite_rank_nothing(tiny):
+    scores = torch.tensor([[1.0, math.nan] * 6] * 2)
+    with pytest.raises(Refused, match="head scores of layer 0 are not finite"):
+        apply_surgery(tiny("bert"), {"op": "cut", "heads": 2}, head_scores=scores)
 
 
 def test_cut_without_scores_keeps_the_first(tiny):

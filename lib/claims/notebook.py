@@ -207,16 +207,14 @@ def complete_parameter_values(
         check_known_name(f"parameter {suffix}", name, declared)
         if why := explain_unusable_value(name, value, declared[name]):
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
-        if name == "profile":
-            check_known_name(f"profile {suffix}", value, grids.PROFILES)
-            scope = grids.find_profile_of_parameters(parameter_values)
-            if not planned_rows.notebook_has_runs(
-                scope, make_notebook_id(notebook_path)
-            ):
-                pages = ", ".join(planned_rows.list_planned_notebook_ids(value))
-                raise Refused(
-                    f"{make_notebook_id(notebook_path)} has no rows at {value}: take one of {pages}"
-                )
+    if profile := parameter_values.get("profile"):
+        check_known_name(f"profile {suffix}", profile, grids.PROFILES)
+        scope = grids.find_profile_of_parameters(parameter_values)
+        if not planned_rows.notebook_has_runs(scope, make_notebook_id(notebook_path)):
+            pages = ", ".join(planned_rows.list_planned_notebook_ids(profile))
+            raise Refused(
+                f"{make_notebook_id(notebook_path)} has no rows at {profile}: take one of {pages}"
+            )
     return read_parameter_defaults(notebook_path) | parameter_values
 
 

@@ -5,6 +5,7 @@ Most are defined in `lib.model.options`: the folder of an exported model has a c
 `lib/model` only, and needs them too."""
 
 from lib.model.options import HEADLESS as HEADLESS
+from lib.model.options import VOCABULARIES as VOCABULARIES
 from lib.model.options import Refused
 from lib.model.options import check_known_name as check_known_name
 from lib.model.options import check_value_is_allowed as check_value_is_allowed

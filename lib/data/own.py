@@ -377,7 +377,8 @@ def _convert_tables_to_user_data(
     """Turn a user's tables into task, rows by split, and remarks for the user.
 
     The columns of texts and label are found by their names and values, or as the user
-    named them. Raises Refused where columns, labels or rows are not clear.
+    named them. Raises Refused where columns, labels or rows are not clear, and for a
+    split whose scores are all the same, with which nothing correlates.
 
     location: the path of the data, for the task's name and for errors.
     table_by_split: {split name: table, a list of (file and line, cells)}.
@@ -405,6 +406,12 @@ def _convert_tables_to_user_data(
         split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()
     }
+    for split, part in splits.items():
+        if not coding.labels and len({*part.y.tolist()}) == 1:
+            fault = f"all {len(part.y)} rows have one score"
+            raise make_file_content_error(
+                f"{location}, {split}", fault, "scores that differ", "add other rows"
+            )
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
     names = roles.format_column_names(columns)
     about, *more = coding.lines

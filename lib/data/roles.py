@@ -512,14 +512,15 @@ def _code_labels_as_classes(
 
     Classes are ordered by number, then by name, and coded from 0. Spellings of one
     number, such as "1" and "1.0", are one class. Raises Refused for names that differ
-    only in case or blanks, and for a class without a training row, which no model could
-    learn.
+    only in case, blanks or invisible characters, and for a class without a training
+    row, which no model could learn.
 
     rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}."""
     spellings: dict[str | float, list[str]] = {}
     for label, value in number_by_label.items():
-        folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        visible = "".join(c for c in label if unicodedata.category(c) != "Cf")
+        folded = " ".join(unicodedata.normalize("NFKC", visible).casefold().split())
         spellings.setdefault(folded if value is None else value, []).append(label)
     names = {}
     for same in spellings.values():

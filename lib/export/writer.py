@@ -7,9 +7,11 @@ weights, so that transformers opens it without this library."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -75,7 +77,7 @@ def export_model(
     samples = [
         (batch, compute_outputs(model, batch)) for batch in sample_random_batches(model)
     ]
-    backbone.save(set_class_names(model, class_names), tokenizer, folder)
+    backbone.save(backbone.set_class_names(model, class_names), tokenizer, folder)
     remote = copy_model_code_if_needed(folder)
     name = find_auto_class_name(backbone.read_model_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
@@ -122,28 +124,6 @@ def check_export_preconditions(
         check_onnx_packages()
 
 
-def set_class_names(
-    model: PreTrainedModel, class_names: Sequence[str] | None
-) -> PreTrainedModel:
-    """Set the names of a model's classes in its configuration, and return the model.
-
-    A user of the exported model then sees names instead of LABEL_0, LABEL_1. The kind
-    of task (classification or regression) is set too.
-
-    class_names: the names in the order of the outputs; () for a regression; None
-    changes nothing."""
-    if class_names:
-        model.config.id2label = dict(enumerate(class_names))
-        model.config.label2id = {
-            name: number for number, name in enumerate(class_names)
-        }
-    if class_names is not None:
-        model.config.problem_type = (
-            "single_label_classification" if class_names else "regression"
-        )
-    return model
-
-
 def copy_model_code_if_needed(export_folder: Path) -> bool:
     """Copy the code of a pruned or otherwise changed model into its exported folder.
 
@@ -157,6 +137,8 @@ def copy_model_code_if_needed(export_folder: Path) -> bool:
     config, code = backbone.read_configuration(export_folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
     files = [inspect.getfile(find_surgery_function(name)) for name in methods]
+    for file in files:
+        check_method_imports(Path(file))
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, export_folder)
     # Import the modules of pruning methods, as transformers copies only imported files.
@@ -168,6 +150,29 @@ def copy_model_code_if_needed(export_folder: Path) -> bool:
     config["auto_map"] = {key: f"{code.stem}.{cls}" for key, cls in classes.items()}
     (export_folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return True
+
+
+def check_method_imports(method_file: Path) -> None:
+    """Raise Refused if the file of a pruning method imports this project.
+
+    An exported model has the file where the project is missing. Imports for type
+    checkers alone may stay."""
+    tree = ast.parse(method_file.read_text())
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
+        if is_import and node not in for_types:
+            text = ast.unparse(node)
+            if re.match(r"(from|import) lib\b", text):
+                raise Refused(
+                    f"{method_file.name}, line {node.lineno}: `{text}`: an exported model "
+                    "opens where lib is not installed; copy what the method needs into it"
+                )
 
 
 def find_auto_class_name(model_class_name: str) -> str:

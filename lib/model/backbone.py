@@ -6,7 +6,7 @@ same format; an export has the source code of these classes too."""
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,28 @@ def convert_read_errors_to_user_error(
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise Refused(f"{folder}: the {file_kind} cannot be read ({why})") from None
+
+
+def set_class_names(
+    model: PreTrainedModel, class_names: Sequence[str] | None
+) -> PreTrainedModel:
+    """Set the names of a model's classes in its configuration, and return the model.
+
+    A user of the saved model then sees names instead of LABEL_0, LABEL_1. The kind
+    of task (classification or regression) is set too.
+
+    class_names: the names in the order of the outputs; () for a regression; None
+    changes nothing."""
+    if class_names:
+        model.config.id2label = dict(enumerate(class_names))
+        model.config.label2id = {
+            name: number for number, name in enumerate(class_names)
+        }
+    if class_names is not None:
+        model.config.problem_type = (
+            "single_label_classification" if class_names else "regression"
+        )
+    return model
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:

@@ -78,7 +78,7 @@ def rank_by_importance(
 
     The result is int64 [unit_count]. Equal scores keep the order of their indices, so
     that a ranking is the same on every machine. Raises Refused for scores of another
-    shape.
+    shape, and for those that are not finite.
 
     importance_scores: importance in all layers, [L, unit_count]; None ranks by index.
     model: the model, whose number of layers is L.
@@ -94,11 +94,13 @@ def rank_by_importance(
         raise Refused(
             f"{why}{len(get_layers(model))} layers of {unit_count} {unit_kind}s"
         )
-    return (
-        torch.as_tensor(importance_scores[layer_index])
-        .sort(descending=True, stable=True)
-        .indices
-    )
+    scores = torch.as_tensor(importance_scores[layer_index])
+    if not scores.isfinite().all():
+        raise Refused(
+            f"{unit_kind} scores of layer {layer_index} are not finite: "
+            f"{scores.tolist()[:4]}...; mend what computes them"
+        )
+    return scores.sort(descending=True, stable=True).indices
 
 
 def prune_heads_and_neurons(

@@ -482,7 +482,10 @@ def add_ghost_modules(
     seed: the seed from which kernels are drawn.
     ghost_options: the fields of Ghost, the class of the settings, such as kind="dwconv"
     (depthwise convolution), positions=["o"] (output projection), kernel=3 (size)."""
-    settings = Ghost(**ghost_options)
+    try:
+        settings = Ghost(**ghost_options)
+    except TypeError as error:
+        raise Refused(f"operation ghost: {error}") from None
     config: Any = model.config
     total = config.num_attention_heads
     check_ghost_options(model, settings)

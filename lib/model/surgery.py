@@ -52,14 +52,16 @@ def apply_surgery(
     be applied again when the model is opened. Returns a dict whose keys depend on the
     operation, such as {"matrices": number of linear layers that were quantised}.
 
-    Raises Refused, before anything changes, for an unknown operation, and for one that
-    cannot come after an earlier one.
+    Raises Refused, before anything changes, for an unknown operation, for one that
+    cannot come after an earlier one, and for unknown or missing arguments.
 
     operation: {"op": name, arguments...}, such as {"op": "cut", "heads": 3}, which
     prunes each layer to 3 heads.
     unsaved_arguments: arguments that are needed only now and are not saved, such as the
     importance scores of a pruning or the seed of new weights. A saved model is rebuilt
     without them."""
+    if not isinstance(operation, dict):
+        raise Refused(f"the operation is {operation!r}; write {{'op': name, ...}}")
     name: Any = operation.get("op")
     change = find_surgery_function(name)
     for done in get_surgery_operations(model):
@@ -68,12 +70,16 @@ def apply_surgery(
         if apart or shaped and name in ("cut", "keep", "gates"):
             raise Refused(f"{name} after {done['op']}: leave one out")
     arguments = {k: v for k, v in operation.items() if k != "op"}
-    parameters = inspect.signature(change).parameters
-    takes_others = any(p.kind == p.VAR_KEYWORD for p in parameters.values())
-    for argument in arguments:
-        if argument not in parameters and not takes_others:
-            allowed = ", ".join([*parameters][1:])
+    signature = inspect.signature(change)
+    takes_others = any(p.kind == p.VAR_KEYWORD for p in signature.parameters.values())
+    allowed = ", ".join([*signature.parameters][1:])
+    for argument in (*arguments, *unsaved_arguments):
+        if argument not in signature.parameters and not takes_others:
             raise Refused(f"operation {name} has no {argument!r}; it takes {allowed}")
+    try:
+        signature.bind(model, **arguments, **unsaved_arguments)
+    except TypeError as error:
+        raise Refused(f"operation {name}: {error}; it takes {allowed}") from None
     report = change(rename_layer_parts_as_bert(model), **arguments, **unsaved_arguments)
     get_surgery_operations(model).append(operation)
     return report

@@ -17,10 +17,9 @@ import numpy as np
 
 from lib import data
 from lib.core import paths
-from lib.core.names import HEADLESS, Absent, Refused
+from lib.core.names import HEADLESS, VOCABULARIES, Absent, Refused
 from lib.core.types import Json
 from lib.data import Task, lines, models
-from lib.model.options import VOCABULARIES
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
 from lib.stats.cost import Shape, list_config_size_fields, read_shape_of_config
 

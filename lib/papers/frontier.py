@@ -13,17 +13,23 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import lib.model
 from lib.core.names import Refused
 from lib.core.options import Targets
 from lib.core.papers import import_module_of_each_paper
 from lib.core.spec import Spec
 from lib.core.store import Run
 from lib.core.types import Json
-from lib.methods import METHODS, import_method, plan_pruning_by_method
+from lib.methods import (
+    METHODS,
+    import_method,
+    plan_pruning_by_method,
+)
 from lib.papers import grids, students
 from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS
@@ -204,9 +210,8 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
     """Return {name: Method} of compression methods that are not those of one paper.
 
     A Method says how a model is made at each FLOPs budget. The methods are the
-    uncompressed model, width pruning, controls, int8, the pruning methods in
-    lib.methods, and combinations of papers. A combination is left out where the code of
-    one of its papers is missing."""
+    uncompressed model, width pruning, controls, int8, and combinations of papers. A
+    combination is left out where the code of one of its papers is missing."""
     points = {
         "Whole": Method("whole", finetuned_full_width_spec, "all", once=True),
         "Width": Method("paper", students.student_spec),
@@ -217,13 +222,6 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
     }
     in_int8 = partial(quantised_spec, make_trained_spec=finetuned_full_width_spec)
     points["Int8"] = Method("control", in_int8, "all", once=True)
-    for title, name in METHODS.items():
-        if title in points:
-            fault = f"lib.methods.METHODS names {name!r} {title!r}"
-            raise Refused(f"{fault}, as another method is called: take another name")
-        points[title] = Method(
-            "control", partial(student_pruned_by_module_spec, module_name=name), name
-        )
     papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
         points["Width + layer mix"] = Method("combination", layer_mix_student_spec)
@@ -241,14 +239,42 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
     return points
 
 
+# Names that mean something else where a method is named: operations without a file in
+# lib/model, and what a method of the frontier keeps.
+RESERVED = {"all", "found", "keep", "trigram", "width"}
+
+
+def check_method_file_name(method_name: str) -> None:
+    """Raise Refused if a method's file has a name that means something else.
+
+    Files of lib/model are such names too, as an exported model has them in the same
+    folder as the method's file."""
+    if method_name in RESERVED | {
+        file.name for file in iter_modules(lib.model.__path__)
+    }:
+        raise Refused(
+            f"lib/methods/{method_name}.py has the name of an operation or of a file of "
+            "lib/model: take another file name"
+        )
+
+
 def collect_compression_methods() -> dict[str, Method]:
     """Return {name: Method} of all compression methods that can be compared.
 
     A Method says how a model is made at each FLOPs budget. The methods are those of all
-    papers, controls and combinations, in the order of the tables of results."""
+    papers, controls, combinations, and those in lib.methods, in the order of the tables
+    of results. Raises Refused for a title in lib.methods that another method has."""
     points = list_baselines_controls_and_combinations()
     for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
+    for title, name in METHODS.items():
+        check_method_file_name(name)
+        if title in points:
+            fault = f"lib.methods.METHODS names {name!r} {title!r}"
+            raise Refused(f"{fault}, as another method is called: take another name")
+        points[title] = Method(
+            "control", partial(student_pruned_by_module_spec, module_name=name), name
+        )
     order = [name for name in ORDER if name in points]
     return {name: points[name] for name in dict.fromkeys([*order, *points])}
 
