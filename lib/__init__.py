@@ -157,20 +157,33 @@ def network(
 
 
 def _check_model_fits_task(model: PreTrainedModel, task: Task, max_length: int) -> None:
-    """Raise Refused if a model cannot read that many tokens or has other outputs.
+    """Raise Refused if a model cannot be trained on a task.
+
+    That is so where it reads fewer tokens, has another head, is in int8, or has no
+    weight with a gradient.
 
     max_length: the number of tokens to which rows are cut."""
     from lib.core.names import Refused
+    from lib.model.parts import get_surgery_operations
     from lib.papers import encoder
+    from lib.train import heads
 
     config: Any = model.config
-    offset = encoder.find_position_offset(config.model_type, config.to_dict())
+    family = config.model_type.removeprefix("operated-")
+    offset = encoder.find_position_offset(family, config.to_dict())
     if max_length > (most := config.max_position_embeddings - offset):
         raise Refused(f"max_length is {max_length}; this model reads {most} at most")
-    if config.num_labels != task.output_width:
+    name, head = type(model).__name__, heads.HEADS[task.span]
+    if head not in name or config.num_labels != task.output_width:
         raise Refused(
-            f"the model has {config.num_labels} outputs, the task needs "
-            f"{task.output_width}: open it by lib.network(folder, task)"
+            f"the model is a {name} of {config.num_labels} outputs, the task needs a "
+            f"{head} of {task.output_width}: open it by lib.network(folder, task)"
+        )
+    is_int8 = any(done["op"] == "int8" for done in get_surgery_operations(model))
+    if is_int8 or not any(weight.requires_grad for weight in model.parameters()):
+        raise Refused(
+            "the model is in int8 or frozen, so it has no gradients: take it before "
+            "int8, or call model.requires_grad_(True)"
         )
 
 
@@ -203,7 +216,7 @@ def fit(
     from lib.train import loop
     from lib.train.learn import Trainer
 
-    _check_model_fits_task(model, task, train.max_length)
+    _check_model_fits_task(model, task, max(train.max_length, train.pad_to))
     for split in ("train", "dev"):
         check_known_name("split of rows", split, rows)
     for name in train.select_by:
@@ -293,19 +306,11 @@ def rank(
     max_length: the number of tokens to which longer rows are cut.
     batch: rows of a batch.
     threads: the number of CPU threads."""
-    from lib.core.names import Refused
     from lib.core.options import Importance
-    from lib.model.parts import get_surgery_operations
     from lib.train import heads, loop
     from lib.train.steps import importance
 
     _check_model_fits_task(model, task, max_length)
-    is_int8 = any(done["op"] == "int8" for done in get_surgery_operations(model))
-    if is_int8 or not all(weight.requires_grad for weight in model.parameters()):
-        raise Refused(
-            "the model has weights without gradients: rank it before it is frozen or "
-            "quantised"
-        )
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.encode_rows_and_make_scorer(tokenizer, split, task, max_length)
     with loop.use_float32_on_model_device(model, threads) as numerics:

@@ -285,6 +285,9 @@ def test_a_program_opens_what_it_saved_and_misses_its_tokenizer(
     for folder in ("~/whole", "~/cut"):
         opened, _ = lib.network(folder, SINGLE)
         assert type(opened).__name__ == type(model).__name__
+        most = 130 - 2 * (family in ("roberta", "mpnet"))
+        with pytest.raises(Refused, match=f"this model reads {most} at most"):
+            lib.rank(opened, tokenizer, SINGLE, [], most + 1)
     [*map(Path.unlink, (tmp_path / "cut").glob("*token*"))]
     [*map(Path.unlink, (tmp_path / "cut").glob("vocab*"))]
     with pytest.raises(Refused, match="tokenizer.json or vocab.txt.*save_pretrained"):

@@ -135,6 +135,8 @@ def test_an_argument_that_an_operation_lacks_is_refused_with_those_it_takes(tiny
     for name, lacking in {"cut": "heads", "mix": "norm", "ghost": "kind"}.items():
         with pytest.raises(Refused, match=f"operation {name}: .*missing .*'{lacking}'"):
             apply_surgery(model, {"op": name})
+    with pytest.raises(Refused, match="operation cut: missing .*'heads'"):
+        apply_surgery(model, {"op": "cut"}, heads=2)  # It would not be saved.
     with pytest.raises(Refused, match="the operation is 'cut'; write {'op': name"):
         apply_surgery(model, "cut")
 

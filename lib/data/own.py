@@ -377,8 +377,7 @@ def _convert_tables_to_user_data(
     """Turn a user's tables into task, rows by split, and remarks for the user.
 
     The columns of texts and label are found by their names and values, or as the user
-    named them. Raises Refused where columns, labels or rows are not clear, and for a
-    split whose scores are all the same, with which nothing correlates.
+    named them. Raises Refused where columns, labels or rows are not clear.
 
     location: the path of the data, for the task's name and for errors.
     table_by_split: {split name: table, a list of (file and line, cells)}.
@@ -406,12 +405,6 @@ def _convert_tables_to_user_data(
         split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
         for split, part in rows.items()
     }
-    for split, part in splits.items():
-        if not coding.labels and len({*part.y.tolist()}) == 1:
-            fault = f"all {len(part.y)} rows have one score"
-            raise make_file_content_error(
-                f"{location}, {split}", fault, "scores that differ", "add other rows"
-            )
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
     names = roles.format_column_names(columns)
     about, *more = coding.lines
@@ -526,7 +519,8 @@ def _build_user_data(
 
     Returns the task, all rows by split, and the remarks, with warnings added about rows
     of other splits that are training rows too. Raises Refused for fewer than 40
-    different rows, and where all rows of another split are training rows.
+    different rows, where all rows of another split are training rows, and for a split
+    whose scores are all the same.
 
     location: the path of the data, for errors.
     remarks: sentences for the user on how the data were read."""
@@ -552,6 +546,12 @@ def _build_user_data(
         remarks.append(
             f"development rows are drawn: {len(splits['dev'])} of {len(train)}"
         )
+    for split, rows in splits.items():
+        is_score = not (task.labels or task.span)
+        if is_score and len({*rows.y.tolist()}) == 1:
+            fault = f"all {len(rows)} rows of {split} have one score"
+            fix = "add other rows, since nothing correlates with these"
+            raise make_file_content_error(location, fault, "scores that differ", fix)
     return UserData(task, splits, (*remarks, *cautions), tuple(cautions))
 
 

@@ -521,7 +521,8 @@ def _code_labels_as_classes(
     for label, value in number_by_label.items():
         visible = "".join(c for c in label if unicodedata.category(c) != "Cf")
         folded = " ".join(unicodedata.normalize("NFKC", visible).casefold().split())
-        spellings.setdefault(folded if value is None else value, []).append(label)
+        number = parse_number(visible) if value is None else value
+        spellings.setdefault(folded if number is None else number, []).append(label)
     names = {}
     for same in spellings.values():
         same.sort(key=lambda label: (len(label), label))

@@ -107,15 +107,18 @@ def check_export_preconditions(
 ) -> None:
     """Raise Refused where a model cannot be exported, before anything is written.
 
-    That is so where the new folder is not empty. With `onnx` it is also so where the
+    That is so where the new folder is not empty, and where the file of a pruning method
+    imports this project. With `onnx` it is also so where the
     model is no classifier of a supported family, has parts that cannot be written as
     ONNX, or packages are missing."""
     if export_folder.exists() and any(export_folder.iterdir()):
         raise Refused(
             f"{export_folder} is not empty: name a new folder with --to, or delete it"
         )
+    ops = [op["op"] for op in get_surgery_operations(model)]
+    for name in sorted({*ops} - OPERATIONS.keys()):
+        check_method_imports(Path(inspect.getfile(find_surgery_function(name))))
     if onnx:
-        ops = [op["op"] for op in get_surgery_operations(model)]
         cls = type(model).__name__
         if cls not in ONNX or "mix" in ops or find_fixed_sequence_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
@@ -137,8 +140,6 @@ def copy_model_code_if_needed(export_folder: Path) -> bool:
     config, code = backbone.read_configuration(export_folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())
     files = [inspect.getfile(find_surgery_function(name)) for name in methods]
-    for file in files:
-        check_method_imports(Path(file))
     for path in (code, *get_relative_import_files(code), *files):
         shutil.copy(path, export_folder)
     # Import the modules of pruning methods, as transformers copies only imported files.
@@ -153,26 +154,23 @@ def copy_model_code_if_needed(export_folder: Path) -> bool:
 
 
 def check_method_imports(method_file: Path) -> None:
-    """Raise Refused if the file of a pruning method imports this project.
+    """Raise Refused if a pruning method needs this project when a model is opened.
 
-    An exported model has the file where the project is missing. Imports for type
-    checkers alone may stay."""
-    tree = ast.parse(method_file.read_text())
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        is_import = isinstance(node, (ast.Import, ast.ImportFrom))
-        if is_import and node not in for_types:
-            text = ast.unparse(node)
-            if re.match(r"(from|import) lib\b", text):
-                raise Refused(
-                    f"{method_file.name}, line {node.lineno}: `{text}`: an exported model "
-                    "opens where lib is not installed; copy what the method needs into it"
-                )
+    An exported model has the method's file where the project is missing. Imports for
+    type checkers alone, and in other functions than `prune`, may stay."""
+    statements: list[ast.AST] = [*ast.parse(method_file.read_text()).body]
+    for function in statements[:]:
+        if isinstance(function, ast.FunctionDef) and function.name == "prune":
+            statements += ast.walk(function)
+    for node in statements:
+        text = (
+            ast.unparse(node) if isinstance(node, (ast.Import, ast.ImportFrom)) else ""
+        )
+        if re.match(r"(from|import) lib\b", text):
+            raise Refused(
+                f"{method_file.name}: `{text}`: an exported model opens where lib is not "
+                "installed; copy what the method needs into its file"
+            )
 
 
 def find_auto_class_name(model_class_name: str) -> str:

@@ -54,14 +54,14 @@ def load_with_task_head(
     if task_head_kind in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != output_count:
-            head_size = model.config.num_labels
             raise Refused(
-                f"{folder.name} has {head_size} outputs; the task needs {output_count}; {HEADLESS}"
+                f"{folder.name} has {model.config.num_labels} outputs; the task needs "
+                f"{output_count}; {describe_fix_of_head(folder)}"
             )
     elif has_saved_surgery(folder):
         raise Refused(
-            f"the model in {folder.name} is a {cls}; the task needs a head for {task_head_kind}: "
-            "start from a model of such a task, or from one before surgery"
+            f"the model in {folder.name} is a {cls}; the task needs a head for "
+            f"{task_head_kind}; {describe_fix_of_head(folder)}"
         )
     elif has_tensors_of(HEADS[task_head_kind], folder):
         raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
@@ -210,6 +210,15 @@ def set_class_names(
             "single_label_classification" if class_names else "regression"
         )
     return model
+
+
+def describe_fix_of_head(folder: str | Path) -> str:
+    """Return what to do where the saved head of a model does not fit a task.
+
+    AutoModel opens no model that was pruned or otherwise changed."""
+    if has_saved_surgery(folder):
+        return "start from a model of such a task, or from one before surgery"
+    return HEADLESS
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:

@@ -77,6 +77,7 @@ def apply_surgery(
         if argument not in signature.parameters and not takes_others:
             raise Refused(f"operation {name} has no {argument!r}; it takes {allowed}")
     try:
+        signature.bind(model, **arguments)  # A saved model has only these.
         signature.bind(model, **arguments, **unsaved_arguments)
     except TypeError as error:
         raise Refused(f"operation {name}: {error}; it takes {allowed}") from None

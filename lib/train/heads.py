@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from lib import data
-from lib.core.names import HEADLESS, Refused
+from lib.core.names import Refused
 from lib.core.options import Span
 from lib.core.types import Arrays
 from lib.data import Split, Task, spans
@@ -56,7 +56,8 @@ def load_task_model_and_tokenizer(
     fitting = task_classes.lower(), unnamed.lower()
     if has_head and task.labels and head_classes.lower() not in fitting:
         raise Refused(
-            f"the head's classes are {head_classes}, the task's {task_classes}; {HEADLESS}"
+            f"the head's classes are {head_classes}, the task's {task_classes}; "
+            f"{backbone.describe_fix_of_head(model_folder)}"
         )
     return model, tokenizer
 

@@ -113,6 +113,11 @@ def compute_taylor_importance(
             )
             dense = layer.intermediate.dense
             watched += [factor, dense.weight, dense.bias, layer.output.dense.weight]
+        if not all(tensor.requires_grad for tensor in watched):
+            raise Refused(
+                "some feed-forward weights are frozen, so neurons have no gradients; "
+                "fix: model.requires_grad_(True)"
+            )
         for loss in iterate_batch_losses(
             model, encoded, importance_settings, numerics, report_progress
         ):
