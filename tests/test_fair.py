@@ -289,7 +289,7 @@ def test_distillations_are_the_runs_behind_students():
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     spec = ghostbert.model_variant_spec("mini", "SST-2", 3, "Ghost")
-    many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2)]
+    many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2, 3)]
     shown = {}
 
     class Page:
@@ -297,7 +297,8 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
             assert if_missing == "skip" and all(
                 row["spec"].step == "distil" for row in found
             )
-            told = [{"distance": 1.25, "teacher_score": 0.8, "start_score": 0.75}, {}]
+            kept = {"distance": 1.25, "teacher_score": 0.8, "start_score": 0.75}
+            told = [kept | {"run": "newer"}, {"run": "older"}, {"run": None}]
             return pd.DataFrame(
                 [dict(row) | more for row, more in zip(found, told, strict=True)]
             )
@@ -311,7 +312,9 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     ghost_tables.show_distance_to_teacher(
         Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))})
     )
-    assert shown["note"][0].startswith("1 of 2 distillations on this page")
+    (note,) = shown["note"]
+    assert note.startswith("1 of 2 finished distillations have these numbers")
+    assert note.endswith("Not made yet: 1.")
     assert shown["table"] == {
         "Ghost, 3/12, SST-2": {
             "damage at the start": "5.0 (1)",

@@ -134,7 +134,7 @@ def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(
 def write_rows(folder, **labels_by_split):
     """Write files of rows with these labels, and return their folder."""
     for split, labels in labels_by_split.items():
-        lines = [f"a film number {n}\t{label}" for n, label in enumerate(labels)]
+        lines = [f"{split} film number {n}\t{label}" for n, label in enumerate(labels)]
         text = "\n".join(["text\tlabel", *lines])
         (folder / f"{split}.tsv").write_text(text)
     return folder

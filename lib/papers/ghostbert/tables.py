@@ -52,7 +52,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
         f"{len(measured)} of {finished} finished distillations have these numbers: runs "
         "that are older did not keep them."
     )
-    page.show_remarks([note + f" {missing} are not made yet." * bool(missing)])
+    page.show_remarks([note + f" Not made yet: {missing}." * bool(missing)])
     table = {
         f"{model}, {m:g}/12, {task}": {
             title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()
