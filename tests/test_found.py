@@ -24,8 +24,8 @@ SIDES = re.compile(
 FACTS = {
     "GhostBERT's Table 1 compares a distilled BERT with ghosts and a plainly fine-tuned one.",
     "A part of each may be longer training: distilled models have twice the steps of those trained "
-    "on labels alone, with augmented rows about three times, and in F5 the augmented rows double the "
-    "steps of the distillation.",
+    "on labels alone, with augmented rows about three times, and in F5 the augmented rows double "
+    "the steps of the distillation.",
     "The paper trains on augmented rows, about 20 new sentences of each row in the code that it "
     "builds on.",
     "So on STS-B the difference may be mostly whether a random network learns the task within two "
