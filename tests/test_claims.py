@@ -896,6 +896,9 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
     assert words.explain_missing_model_row("A at m 3, task CoLA", "base") == (
         "no row of the profile base is on CoLA"
     )
+    assert words.explain_missing_model_row("A at task CoLA", "base", {"CoLA"}) == (
+        "the profile base has no row “A at task CoLA”"
+    )
     assert words.explain_missing_model_row("A at task *", "base") == (
         "the row “A” is not planned at the profile base"
     )

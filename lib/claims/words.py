@@ -580,7 +580,8 @@ def judge_comparisons(
         try:
             of_cell = select_compared_rows_of_one_dtype(comparison, result_rows)
         except LookupError as error:
-            why = explain_missing_model_row(error.args[0], inputs.profile)
+            tasks = {str(row.get("task")) for row in result_rows}
+            why = explain_missing_model_row(error.args[0], inputs.profile, tasks)
             results.append(
                 Result(claim["id"], comparison, "", None, 0, inputs.planned, why)
             )
@@ -597,25 +598,29 @@ def judge_comparisons(
     return JudgedComparisons(results, "; ".join(notes))
 
 
-def explain_missing_model_row(model_and_conditions_text: str, profile: str) -> str:
+def explain_missing_model_row(
+    model_and_conditions_text: str, profile: str, tasks_with_rows: Collection[str] = ()
+) -> str:
     """Explain in a sentence which row a table of results lacks for a comparison.
 
     A comparison needs a row for each of its models under its conditions, such as a
     task. A page shows the sentence as the reason why the comparison is not measured. If
     the conditions name a kind of encoder, the sentence names only that, else only the
-    task if they name one, else the model with all conditions. Where they accept any
-    task ("*"), it is the model that lacks a row, and the sentence names it.
+    task if they name one without any row, else the model with all conditions. Where
+    they accept any task ("*"), it is the model that lacks a row, and the sentence names
+    it.
 
     model_and_conditions_text: the model and conditions without a row, such as "Ghost at
     task MRPC" (the message of `select_compared_rows_of_one_dtype`).
-    profile: the size of the experiments, such as "mini"."""
+    profile: the size of the experiments, such as "mini".
+    tasks_with_rows: the tasks on which other models have rows."""
     label, _, place = model_and_conditions_text.partition(" at ")
     needs = dict(part.split(" ", 1) for part in place.split(", ") if " " in part)
     if "family" in needs:
         return f"no row of the profile {profile} has {FAMILIES[needs['family']]}"
     if needs.get("task") == "*":
         return f"the row “{label}” is not planned at the profile {profile}"
-    if "task" in needs:
+    if "task" in needs and not {*needs["task"].split("/")} & {*tasks_with_rows}:
         tasks = needs["task"].replace("/", " or ")
         return f"no row of the profile {profile} is on {tasks}"
     return f"the profile {profile} has no row “{model_and_conditions_text}”"
