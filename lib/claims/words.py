@@ -12,7 +12,7 @@ be compared if at least half of its runs learned too little:
 `explain_model_that_learned_little` says which model and why."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
