@@ -87,6 +87,7 @@ def recorded(claim, profile, model, where):
         and (not seeds or int(row["seed"]) in seeds)
         and wanted <= {*(told := row["labels"].split("; "))}
         and {f"model={model}", f"recipe={model}"} & {*told}
+        and "kind=search" not in told  # the search itself, before the model it found
         and (DATA / "records" / row["run"]).exists()
     }
 
