@@ -1,6 +1,8 @@
 """Pages of method notebooks: code stands beside its text, and drawings are folded."""
 
+import ast
 import json
+import pkgutil
 import re
 
 import nbformat
@@ -137,3 +139,29 @@ def test_every_exercise_of_a_method_has_a_solution_that_is_folded():
         (last,) = [text for text in texts if "<summary>Solution" in text]
         asked = re.findall(r"^\d\. ", re.split("## Exercises|to try", last)[1], re.M)
         assert last.count("<details><summary>Solution</summary>") == len(asked) > 1
+
+
+def imported_names(cells):
+    """{name: dotted place in lib} of what the code of a notebook imports from lib."""
+    places = {"lib": "lib"}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            for node in ast.walk(ast.parse("".join(cell["source"]))):
+                if isinstance(node, ast.ImportFrom) and node.module.startswith("lib"):
+                    for name in node.names:
+                        place = f"{node.module}.{name.name}"
+                        places[name.asname or name.name] = place
+    return places
+
+
+@pytest.mark.parametrize("path", map(of_page, notebook.find_notebooks()))
+def test_what_a_text_calls_by_an_imported_name_exists(path):
+    """A solution that says `ghostbert.ghost` after a change of names helps nobody."""
+    cells = json.loads(path.read_text())["cells"]
+    places = imported_names(cells)
+    texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+    for span in re.findall(r"`([^`\n]+)`", "\n".join(texts)):
+        for name in re.findall(r"(?<![\w./])([a-z]\w*(?:\.[A-Za-z_]\w*)+)", span):
+            first, *others = name.split(".")
+            if first in places:
+                pkgutil.resolve_name(".".join([places[first], *others]))
