@@ -18,7 +18,7 @@ import numpy as np
 from lib import data
 from lib.core import paths
 from lib.core.names import HEADLESS, VOCABULARIES, Absent, Refused
-from lib.core.types import Json
+from lib.core.types import EncoderFamily, Json
 from lib.data import Task, lines, models
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
 from lib.stats.cost import Shape, list_config_size_fields, read_shape_of_config
@@ -228,7 +228,7 @@ def read_configuration(folder: Path) -> Json:
     return config
 
 
-def find_position_offset(family: str, configuration: Json) -> int:
+def find_position_offset(family: EncoderFamily, configuration: Json) -> int:
     """Return the index of the first token of an input in the position embedding table.
 
     It is 0, except for RoBERTa (the id of padding + 1) and MPNet (2). So their tables
@@ -332,7 +332,7 @@ def list_non_finite_tensor_errors(
             return
 
 
-def read_tokenizer_ids(folder: Path, family: str) -> TokenizerIds:
+def read_tokenizer_ids(folder: Path, family: EncoderFamily) -> TokenizerIds:
     """Return which token ids the tokenizer in a folder can produce.
 
     The TokenizerIds that is returned has the number of ids, the id of padding, and the

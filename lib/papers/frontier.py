@@ -24,7 +24,7 @@ from lib.core.options import Targets
 from lib.core.papers import import_module_of_each_paper
 from lib.core.spec import Spec
 from lib.core.store import Run
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json, TaskName
 from lib.methods import (
     METHODS,
     import_method,
@@ -64,7 +64,7 @@ seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 
 def uniformly_pruned_student_spec(
-    profile: str, task: str, width_in_twelfths: int
+    profile: ExperimentSize, task: TaskName, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned without a ranking.
 
@@ -87,11 +87,15 @@ def uniformly_pruned_student_spec(
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
 
-def finetuned_full_width_spec(profile: str, task: str, unused_width: int) -> Spec:
+def finetuned_full_width_spec(
+    profile: ExperimentSize, task: TaskName, unused_width: int
+) -> Spec:
     return grids.teacher_spec(profile, task)
 
 
-def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spec:
+def distilled_full_width_spec(
+    profile: ExperimentSize, task: TaskName, unused_width: int
+) -> Spec:
     """Return the Spec (description of a run) of an unpruned model trained as a student.
 
     Pruned students are trained in two stages: they match the teacher's hidden states,
@@ -104,7 +108,10 @@ def distilled_full_width_spec(profile: str, task: str, unused_width: int) -> Spe
 
 
 def student_pruned_by_module_spec(
-    profile: str, task: str, flops_budget_in_twelfths: int, module_name: str
+    profile: ExperimentSize,
+    task: TaskName,
+    flops_budget_in_twelfths: int,
+    module_name: str,
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned by a further method.
 
@@ -146,7 +153,7 @@ RECIPES = import_module_of_each_paper("recipes")
 
 
 def searched_ghost_student_spec(
-    profile: str, task: str, flops_budget_in_twelfths: int
+    profile: ExperimentSize, task: TaskName, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a student that combines two papers.
 
@@ -169,7 +176,9 @@ def searched_ghost_student_spec(
     )
 
 
-def layer_mix_student_spec(profile: str, task: str, width_in_twelfths: int) -> Spec:
+def layer_mix_student_spec(
+    profile: ExperimentSize, task: TaskName, width_in_twelfths: int
+) -> Spec:
     """Return the Spec (description of a run) of a pruned student with a layer mix.
 
     The layer mix is BERMo's weighted sum of all layers' outputs. The student has it in
@@ -186,7 +195,7 @@ def layer_mix_student_spec(profile: str, task: str, width_in_twelfths: int) -> S
 
 
 def single_stage_ghost_student_spec(
-    profile: str, task: str, width_in_twelfths: int
+    profile: ExperimentSize, task: TaskName, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a ghost student distilled in one stage.
 
@@ -285,7 +294,7 @@ OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
 def list_flops_budgets_in_twelfths(
-    profile: str, method_name: str, chosen_budgets: Sequence[int] = ()
+    profile: ExperimentSize, method_name: str, chosen_budgets: Sequence[int] = ()
 ) -> Sequence[int]:
     """Return the FLOPs budgets at which a compression method has a model.
 
@@ -313,7 +322,7 @@ def list_flops_budgets_in_twelfths(
 
 
 def count_method_flops(
-    profile: str,
+    profile: ExperimentSize,
     method_name: str,
     flops_budget_in_twelfths: int,
     searched_architecture: Json | None = None,
@@ -363,7 +372,7 @@ def list_kept_widths_of_layers(
 
 
 def explain_unplanned_parameter_count(
-    profile: str,
+    profile: ExperimentSize,
     method_name: str,
     flops_budget_in_twelfths: int,
     trained_parameter_count: float,
@@ -401,7 +410,7 @@ def explain_unplanned_parameter_count(
 
 
 def explain_models_left_out_of_comparison(
-    runs_frame: pd.DataFrame, profile: str
+    runs_frame: pd.DataFrame, profile: ExperimentSize
 ) -> dict[tuple[str, str], str]:
     """Return {(task, model): why} of trained models that have another size than
     planned.
@@ -522,7 +531,7 @@ def select_and_label_model_runs(runs_frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_method_comparison_table(
-    runs_frame: pd.DataFrame, profile: str
+    runs_frame: pd.DataFrame, profile: ExperimentSize
 ) -> pd.DataFrame:
     """Return a table that compares compression methods: a line for each model and task.
 
@@ -600,7 +609,9 @@ class ModelCosts(NamedTuple):
 
 
 def count_model_costs(
-    profile: str, run_row: Mapping[str, Any], searched_architecture: Json | None
+    profile: ExperimentSize,
+    run_row: Mapping[str, Any],
+    searched_architecture: Json | None,
 ) -> ModelCosts:
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 

@@ -29,7 +29,7 @@ from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.types import Json
+from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import DataDescriptor, grammar, models, own
 from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
@@ -170,7 +170,7 @@ PARAMETERS = (
 )
 
 
-def find_profile_settings(profile: str) -> SimpleNamespace:
+def find_profile_settings(profile: ExperimentSize) -> SimpleNamespace:
     """Return the settings of a profile, which is a size of experiment.
 
     They are attributes: name, source (of its data sets, such as "glue"), about (a line
@@ -202,7 +202,7 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
     )
 
 
-def list_encoder_families(profile: str) -> tuple[str, ...]:
+def list_encoder_families(profile: ExperimentSize) -> tuple[str, ...]:
     """Return the families of encoders of an experiment, such as ("bert", "roberta").
 
     For a user's own encoder it is the family of that encoder, or "bert" where no paper
@@ -216,7 +216,7 @@ def list_encoder_families(profile: str) -> tuple[str, ...]:
     return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
 
 
-def get_encoder_display_name(profile: str) -> str:
+def get_encoder_display_name(profile: ExperimentSize) -> str:
     """Return the name of an experiment's encoder on report pages, such as "MiniLM".
 
     Where the settings have no name for it, it is "the encoder of toy" or the like.
@@ -226,7 +226,7 @@ def get_encoder_display_name(profile: str) -> str:
 
 
 @cache_results_while_enabled
-def backbone_spec(profile: str, family: str = "bert") -> Spec:
+def backbone_spec(profile: ExperimentSize, family: EncoderFamily = "bert") -> Spec:
     """Return the Spec (description of a run) of an experiment's pre-trained encoder.
 
     All its models start from this encoder. A user's own encoder replaces it, whatever
@@ -254,7 +254,9 @@ def backbone_spec(profile: str, family: str = "bert") -> Spec:
 
 
 @cache_results_while_enabled
-def checkpoint_or_user_encoder_spec(profile: str, checkpoint_name: str) -> Spec:
+def checkpoint_or_user_encoder_spec(
+    profile: ExperimentSize, checkpoint_name: str
+) -> Spec:
     """Return the Spec (description of a run) that takes a published checkpoint.
 
     A user's own encoder takes the place of any checkpoint. Raises Refused for an
@@ -287,7 +289,9 @@ def untrained_toy_encoder_spec() -> Spec:
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
-def find_encoder_shape(profile: str, family: str = "bert") -> Shape:
+def find_encoder_shape(
+    profile: ExperimentSize, family: EncoderFamily = "bert"
+) -> Shape:
     """Return the Shape of an experiment's encoder, such as its layers and heads.
 
     Costs and widths are computed from it, without loading the model. Raises Refused for
@@ -339,7 +343,7 @@ class ProfileWithUserData(str):
     length: int
 
     def __new__(
-        cls, profile: str, data: str = "", model: str = "", length: int = 0
+        cls, profile: ExperimentSize, data: str = "", model: str = "", length: int = 0
     ) -> Self:
         self = super().__new__(cls, profile)
         task = own.infer_task(data) if data else None
@@ -413,7 +417,7 @@ class ProfileWithUserData(str):
 
 
 def make_profile_with_user_data(
-    profile: str, data: str = "", model: str = "", length: int = 0
+    profile: ExperimentSize, data: str = "", model: str = "", length: int = 0
 ) -> str:
     """Return a ProfileWithUserData if data, model or length are given, else the name
     alone.
@@ -430,7 +434,7 @@ def make_profile_with_user_data(
     return profile
 
 
-def find_truncation_length(profile: str) -> int:
+def find_truncation_length(profile: ExperimentSize) -> int:
     """Return the number of tokens to which an experiment cuts its rows.
 
     It is the number that a user chose for own data, or else that of the profile.
@@ -458,7 +462,7 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     )
 
 
-def get_notebook_parameters(profile: str) -> dict[str, Any]:
+def get_notebook_parameters(profile: ExperimentSize) -> dict[str, Any]:
     """Return {parameter: value} by which a notebook is run for a profile.
 
     The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
@@ -474,7 +478,7 @@ def get_notebook_parameters(profile: str) -> dict[str, Any]:
     return parameters
 
 
-def format_profile_as_command_options(profile: str) -> list[str]:
+def format_profile_as_command_options(profile: ExperimentSize) -> list[str]:
     """Return command-line options that name a profile, such as ["--profile mini"].
 
     They also name a user's own data and encoder, quoted for a shell. Messages show the
@@ -489,7 +493,9 @@ def format_profile_as_command_options(profile: str) -> list[str]:
     ]
 
 
-def get_attribute_of_profile_with_user_data(profile: str, attribute_name: str) -> str:
+def get_attribute_of_profile_with_user_data(
+    profile: ExperimentSize, attribute_name: str
+) -> str:
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
     A ProfileWithUserData is the name of an experiment's size with a user's own data or
@@ -499,7 +505,7 @@ def get_attribute_of_profile_with_user_data(profile: str, attribute_name: str) -
     return getattr(profile, attribute_name, "")
 
 
-def describe_user_data_and_model(profile: str) -> list[str]:
+def describe_user_data_and_model(profile: ExperimentSize) -> list[str]:
     """Return sentences for a report page on the user's own data and encoder.
 
     The first one names them, and also stands in captions. Others say how many rows the
@@ -531,7 +537,7 @@ def describe_user_data_and_model(profile: str) -> list[str]:
     return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def digest_user_data_and_model(profile: str) -> list[str]:
+def digest_user_data_and_model(profile: ExperimentSize) -> list[str]:
     """Return digests of a user's own data and encoder, as [data, encoder].
 
     A third digest is that of the data's test rows, if there are any. A digest is ""
@@ -552,7 +558,7 @@ def digest_user_data_and_model(profile: str) -> list[str]:
     return digests
 
 
-def list_user_data_warnings(profile: str) -> list[str]:
+def list_user_data_warnings(profile: ExperimentSize) -> list[str]:
     """Return sentences that warn of problems in a user's own data.
 
     They stand beside any advice on which compression method to take. The list is empty
@@ -569,7 +575,7 @@ def list_user_data_warnings(profile: str) -> list[str]:
 
 def limit_user_data_row_counts(
     user_data: str,
-    profile: str,
+    profile: ExperimentSize,
     requested_row_count: int | None,
     requested_held_out_row_count: int,
 ) -> tuple[int, int]:
@@ -596,8 +602,8 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def select_tasks(
-    profile: str,
-    chosen_tasks: Sequence[str] = (),
+    profile: ExperimentSize,
+    chosen_tasks: Sequence[TaskName] = (),
     *,
     tasks_by_profile: Mapping[str, Sequence[str]],
 ) -> tuple[str, ...]:
@@ -625,7 +631,7 @@ def select_tasks(
 
 
 def select_seeds(
-    profile: str,
+    profile: ExperimentSize,
     chosen_seeds: Sequence[int] = (),
     *,
     seeds_by_profile: Mapping[str, Sequence[int]],
@@ -662,7 +668,7 @@ def select_values_by_label(
     }
 
 
-def find_data_source_name(profile: str, task: str) -> str:
+def find_data_source_name(profile: ExperimentSize, task: TaskName) -> str:
     """Return the name of the source from which an experiment takes the data of a task.
 
     It is "toy" (generated sentences), "glue", "squad", "senteval" or "treebank".
@@ -678,7 +684,9 @@ def find_data_source_name(profile: str, task: str) -> str:
     )
 
 
-def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
+def make_profile_data_descriptor(
+    profile: ExperimentSize, task: TaskName
+) -> DataDescriptor:
     """Return a dict that says which rows of a task an experiment of this size uses.
 
     It has the source, the task, the number of rows and a digest (hash) of the data. It
@@ -694,8 +702,8 @@ def make_profile_data_descriptor(profile: str, task: str) -> DataDescriptor:
 
 @cache_results_while_enabled
 def make_training_data_descriptor(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     row_count: int | None,
     held_out_row_count: int = 0,
     adds_unseen_evaluation_rows: bool = True,
@@ -734,11 +742,11 @@ def make_training_data_descriptor(
 
 
 def make_common_run_arguments(
-    profile: str,
-    task: str,
-    data_descriptor: DataDescriptor | None = None,
+    profile: ExperimentSize,
+    task: TaskName,
+    data_descriptor: DataDescriptor | ProfileDefault = None,
     /,
-    passage_window_settings_by_profile: Mapping[str, Span] = SPAN,
+    passage_window_settings_by_profile: Mapping[ExperimentSize, Span] = SPAN,
     **further_arguments: Any,
 ) -> RunArguments:
     """Return the arguments that all runs on a task share, to put into their Specs.
@@ -767,7 +775,7 @@ def make_common_run_arguments(
     return further_arguments | task_args
 
 
-def find_user_data_passage_window_settings(profile: str) -> Span | None:
+def find_user_data_passage_window_settings(profile: ExperimentSize) -> Span | None:
     """Return how passages of a user's own data are cut into windows, as a Span.
 
     It is None where the data are not questions on passages, and for the papers' own
@@ -779,7 +787,7 @@ def find_user_data_passage_window_settings(profile: str) -> Span | None:
     return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
-def adapt_options_to_user_data(profile: str, options: Options) -> Options:
+def adapt_options_to_user_data(profile: ExperimentSize, options: Options) -> Options:
     """Return the settings of a training or a ranking, adapted to a user's own data.
 
     A ranking is that of heads and neurons before pruning. Texts are cut to the number
@@ -815,7 +823,9 @@ def measure_flops_per_second() -> float:
     return 4 * 2 * 1024**3 / (time.thread_time() - began)
 
 
-def make_run_time_estimator(profile: str) -> Callable[[Spec, Json], float] | None:
+def make_run_time_estimator(
+    profile: ExperimentSize,
+) -> Callable[[Spec, Json], float] | None:
     """Return a function that estimates how long a run on a user's own data takes.
 
     The function is f(Spec, metrics) -> core-seconds, where the Spec describes the run
@@ -886,9 +896,9 @@ def make_latency_arguments(
 
 
 def find_passage_window_settings(
-    profile: str,
-    task: str,
-    passage_window_settings_by_profile: Mapping[str, Span] = SPAN,
+    profile: ExperimentSize,
+    task: TaskName,
+    passage_window_settings_by_profile: Mapping[ExperimentSize, Span] = SPAN,
 ) -> Span | None:
     """Return how the passages of a question-answering task are cut into windows.
 
@@ -907,11 +917,11 @@ def find_passage_window_settings(
 
 @cache_results_while_enabled
 def teacher_spec(
-    profile: str,
-    task: str,
-    family: str = "bert",
-    train: Train | None = None,
-    passage_window_settings_by_profile: Mapping[str, Span] = SPAN,
+    profile: ExperimentSize,
+    task: TaskName,
+    family: EncoderFamily = "bert",
+    train: Train | ProfileDefault = None,
+    passage_window_settings_by_profile: Mapping[ExperimentSize, Span] = SPAN,
 ) -> Spec:
     """Return the Spec (description of a run) that fine-tunes an encoder on a task.
 
@@ -935,7 +945,9 @@ def teacher_spec(
 
 
 def augmented_rows_spec(
-    profile: str, task: str, data_descriptor: DataDescriptor | None = None
+    profile: ExperimentSize,
+    task: TaskName,
+    data_descriptor: DataDescriptor | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) that augments the training rows of a task.
 
@@ -957,7 +969,7 @@ def augmented_rows_spec(
 
 
 def select_score_columns_by_task(
-    profile: str, printed_columns: Collection[MetricColumn] = ()
+    profile: ExperimentSize, printed_columns: Collection[MetricColumn] = ()
 ) -> dict[str, tuple[MetricColumn, ...]]:
     """Return {task: Columns}, the metrics that a table of scores has for each task.
 
@@ -1024,9 +1036,9 @@ def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
 
 
 def list_rows_of_models(
-    profile: str,
+    profile: ExperimentSize,
     spec_function_by_model: Mapping[str, Callable[[str, str], Spec]],
-    tasks: Iterable[str],
+    tasks: Iterable[TaskName],
     seeds: Iterable[int],
     **further_labels: Any,
 ) -> list[Row]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from lib.core.options import Ghost, Train
 from lib.core.spec import Spec, to_plain_json
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json, TaskName
 from lib.papers import grids, students
 
 TOKENS = 128  # FLOPs are counted for one sentence of this number of tokens.
@@ -55,8 +55,8 @@ class Method:
 
 
 def compressed_student_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     pruning_operation: Json,
     ghost_options: Ghost | None = None,
     **further_input_runs: Spec | None,
@@ -87,9 +87,9 @@ def compressed_student_spec(
 
 
 def make_single_stage_train_settings(
-    train_settings_by_profile: Mapping[str, Train],
-    profile: str,
-    task: str,
+    train_settings_by_profile: Mapping[ExperimentSize, Train],
+    profile: ExperimentSize,
+    task: TaskName,
     ghost_options: Ghost | None = None,
 ) -> Train:
     """Return the training settings of a compression method with a single stage.
@@ -114,8 +114,8 @@ def make_single_stage_train_settings(
 
 
 def searched_student_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     flops_budget_in_twelfths: int,
     make_search_spec: SpecMaker,
     ghost_options: Ghost | None = None,
@@ -137,7 +137,10 @@ def searched_student_spec(
 
 
 def quantised_spec(
-    profile: str, task: str, flops_budget_in_twelfths: int, make_trained_spec: SpecMaker
+    profile: ExperimentSize,
+    task: TaskName,
+    flops_budget_in_twelfths: int,
+    make_trained_spec: SpecMaker,
 ) -> Spec:
     """Return the Spec (description of a run) that quantises a trained model to int8.
 

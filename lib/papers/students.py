@@ -16,7 +16,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Distil, Ghost, Importance, Targets, Train
 from lib.core.spec import Spec, to_plain_json
-from lib.core.types import Json
+from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
 from lib.papers import grids
 from lib.papers.grids import (
     LABELS,
@@ -38,7 +38,7 @@ LONG: tuple[str, ...] = S.LONG
 HEADS = 12
 
 
-def count_heads_of_paper_model(family: str = "bert") -> int:
+def count_heads_of_paper_model(family: EncoderFamily = "bert") -> int:
     """Return the number of attention heads of the encoder that the papers use.
 
     It is 12 for BERT-base. Widths of pruned models are counted in parts of it, such as
@@ -49,7 +49,9 @@ def count_heads_of_paper_model(family: str = "bert") -> int:
 
 
 def scale_kept_head_count(
-    profile: str, kept_heads_of_paper_model: int, family: str = "bert"
+    profile: ExperimentSize,
+    kept_heads_of_paper_model: int,
+    family: EncoderFamily = "bert",
 ) -> int:
     """Return how many attention heads an encoder keeps in each layer at a given width.
 
@@ -80,7 +82,7 @@ def scale_kept_head_count(
 
 
 def select_possible_widths(
-    profile: str, widths_in_twelfths: Sequence[int]
+    profile: ExperimentSize, widths_in_twelfths: Sequence[int]
 ) -> tuple[int, ...]:
     """Return those widths at which an encoder keeps a whole number of heads.
 
@@ -104,11 +106,11 @@ class StudentPlan(NamedTuple):
 
 
 def plan_student_surgery(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
-    family: str = "bert",
+    family: EncoderFamily = "bert",
 ) -> StudentPlan:
     """Return the changes that turn a fine-tuned teacher into an untrained student.
 
@@ -146,7 +148,9 @@ def plan_student_surgery(
 
 
 def adapt_train_settings_to_ghosts(
-    train: Train, ghost_options: Ghost | None, kernel_learning_rate: float | None = None
+    train: Train,
+    ghost_options: Ghost | None,
+    kernel_learning_rate: float | ProfileDefault = None,
 ) -> Train:
     """Return training settings for a student with or without ghost modules.
 
@@ -166,13 +170,13 @@ def adapt_train_settings_to_ghosts(
 
 @cache_results_while_enabled
 def finetuned_student_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     initial_model: Spec,
     ghost_options: Ghost | None = None,
     targets: Targets = LABELS,
     teacher: Spec | None = None,
-    ghost_kernel_learning_rate: float | None = None,
+    ghost_kernel_learning_rate: float | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student's last training stage.
 
@@ -195,7 +199,10 @@ def finetuned_student_spec(
 
 
 def make_distillation_settings(
-    profile: str, task: str, learning_rate: float | None = None, epoch_factor: int = 1
+    profile: ExperimentSize,
+    task: TaskName,
+    learning_rate: float | ProfileDefault = None,
+    epoch_factor: int = 1,
 ) -> Train:
     """Return the training settings of a student's distillation.
 
@@ -211,11 +218,11 @@ def make_distillation_settings(
 
 
 def untrained_student_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
-    family: str = "bert",
+    family: EncoderFamily = "bert",
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned, untrained student.
 
@@ -234,16 +241,16 @@ def untrained_student_spec(
 
 @cache_results_while_enabled
 def student_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
-    family: str = "bert",
-    trains_on_augmented_rows: bool | None = None,
+    family: EncoderFamily = "bert",
+    trains_on_augmented_rows: bool | ProfileDefault = None,
     targets: Targets = LABELS,
-    learning_rate: float | None = None,
+    learning_rate: float | ProfileDefault = None,
     epoch_factor: int = 1,
-    ghost_kernel_learning_rate: float | None = None,
+    ghost_kernel_learning_rate: float | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned and trained student.
 
@@ -313,11 +320,11 @@ def student_spec(
 
 @cache_results_while_enabled
 def student_trained_on_labels_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
-    learning_rate: float | None = None,
+    learning_rate: float | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student trained without a teacher.
 

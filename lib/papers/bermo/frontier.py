@@ -5,6 +5,7 @@ without."""
 from functools import partial
 
 from lib.core.spec import Spec
+from lib.core.types import ExperimentSize, TaskName
 from lib.papers import students
 from lib.papers.bermo import recipes
 from lib.papers.points import Method, make_single_stage_train_settings
@@ -15,7 +16,10 @@ METHOD = "Magnitude"
 
 
 def fine_pruning_spec(
-    profile: str, task: str, kept_weights_in_twelfths: int, model_name: str
+    profile: ExperimentSize,
+    task: TaskName,
+    kept_weights_in_twelfths: int,
+    model_name: str,
 ) -> Spec:
     """Describe the run that prunes a model by magnitude while it is fine-tuned.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lib.core.types import TaskName
 from lib.stats import compare
 from lib.stats.compare import MetricColumn
 from lib.stats.measures import Measure
@@ -21,7 +22,7 @@ MATCH = 0.5
 
 
 def list_log_gradient_norms_of_lower_layers(
-    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[TaskName, Sequence[MetricColumn]]
 ) -> list[float]:
     """Return a log10 gradient norm of the lower half of the layers for each run.
 
@@ -48,7 +49,7 @@ def list_log_gradient_norms_of_lower_layers(
 
 def tabulate_epochs_to_bert_score(
     runs_frame: pd.DataFrame,
-    columns_by_task: Mapping[str, Sequence[MetricColumn]],
+    columns_by_task: Mapping[TaskName, Sequence[MetricColumn]],
     score_margin: float = MATCH,
 ) -> pd.DataFrame:
     """Return in how few epochs each model scores as well as BERT trained longest.
@@ -96,7 +97,7 @@ def tabulate_epochs_to_bert_score(
 
 
 def list_epochs_until_baseline_score(
-    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[TaskName, Sequence[MetricColumn]]
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
 

@@ -15,7 +15,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Targets, Train
 from lib.core.spec import Spec
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.bermo.options import Mix, Prune
@@ -64,8 +64,8 @@ Value = TypeVar("Value")
 
 def find_setting(
     values_by_profile: Mapping[str, Mapping[str, Value]],
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     setting_name_in_errors: str,
 ) -> Value:
     """Return the value of a setting for a profile and task.
@@ -89,7 +89,9 @@ def find_setting(
     return by_task[task if task in by_task else ""]
 
 
-def make_bermo_data_descriptor(profile: str, task: str) -> DataDescriptor:
+def make_bermo_data_descriptor(
+    profile: ExperimentSize, task: TaskName
+) -> DataDescriptor:
     """Return the dict that says on which rows of a task all BERMo runs are trained.
 
     It has the keys of `lib.data.make_data_descriptor`, such as "source" and "task" of
@@ -105,7 +107,7 @@ def make_bermo_data_descriptor(profile: str, task: str) -> DataDescriptor:
 
 
 def make_bermo_run_arguments(
-    profile: str, task: str, model_name: str, **further_arguments: Any
+    profile: ExperimentSize, task: TaskName, model_name: str, **further_arguments: Any
 ) -> grids.RunArguments:
     """Return the arguments {name: value} that all BERMo runs on a task have in common.
 
@@ -134,9 +136,9 @@ def make_bermo_run_arguments(
 
 
 def make_train_settings(
-    settings_by_profile: Mapping[str, Train],
-    profile: str,
-    task: str,
+    settings_by_profile: Mapping[ExperimentSize, Train],
+    profile: ExperimentSize,
+    task: TaskName,
     **training_changes: Any,
 ) -> Train:
     """Return the training settings of a task, such as epochs and learning rate.
@@ -157,14 +159,14 @@ def make_train_settings(
 
 @cache_results_while_enabled
 def unpruned_model_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     model_name: str = "BERT",
     layer_mix_normalisation: str | None = None,
     freeze_encoder: bool = False,
     lower_case: bool | None = None,
-    learning_rate: float | None = None,
-    layer_mix_learning_rate: float | None = None,
+    learning_rate: float | ProfileDefault = None,
+    layer_mix_learning_rate: float | ProfileDefault = None,
 ) -> Spec:
     """Describe the run that fine-tunes BERT or BERMo on a task without pruning.
 
@@ -216,15 +218,15 @@ def compute_warmup_share(warmup_steps: int, total_steps: int) -> float:
 
 
 def make_pruning_settings(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     model_name: str = "BERT",
     method: str = "Movement",
-    epochs: int | None = None,
-    kept_share: float | None = None,
-    penalty_weight: float | None = None,
-    learning_rate: float | None = None,
-    pruning_delay_in_warmups: int | None = None,
+    epochs: int | ProfileDefault = None,
+    kept_share: float | ProfileDefault = None,
+    penalty_weight: float | ProfileDefault = None,
+    learning_rate: float | ProfileDefault = None,
+    pruning_delay_in_warmups: int | ProfileDefault = None,
 ) -> tuple[Train, Prune]:
     """Return the settings (Train, Prune) of a model that is pruned during fine-tuning.
 
@@ -297,11 +299,11 @@ def make_pruning_settings(
 
 @cache_results_while_enabled
 def pruned_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     model_name: str = "BERT",
     method: str = "Movement",
-    epochs: int | None = None,
+    epochs: int | ProfileDefault = None,
     distillation_weight: float = 0.0,
     **pruning_settings: Any,
 ) -> Spec:

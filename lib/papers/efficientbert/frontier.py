@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 
 from lib.core.spec import Spec
+from lib.core.types import ExperimentSize, TaskName
 from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.search.net import count_macs_per_token
 from lib.papers.points import TOKENS, Method, make_single_stage_train_settings
 
 
 def published_network_spec(
-    profile: str, task: str, unused_width: int, network_name: str
+    profile: ExperimentSize, task: TaskName, unused_width: int, network_name: str
 ) -> Spec:
     """Describe the run that trains a published EfficientBERT on a task.
 
@@ -35,7 +36,7 @@ def published_network_spec(
     )
 
 
-def count_network_flops(profile: str, network_name: str) -> int:
+def count_network_flops(profile: ExperimentSize, network_name: str) -> int:
     net = recipes.scale_network_to_profile(network_name, profile)
     return 2 * TOKENS * count_macs_per_token(net) + 2 * net.hidden**2
 

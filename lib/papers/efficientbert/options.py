@@ -13,7 +13,6 @@ from lib.core.types import Json
 # Says which text a pre-training reads; `lib.papers.efficientbert.warming.encode_corpus`
 # explains the form.
 CorpusDescriptor = Json
-TaskName = str  # Such as "SST-2".
 
 
 @dataclass(frozen=True)

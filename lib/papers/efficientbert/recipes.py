@@ -21,7 +21,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import texts
 from lib.papers import grids, published
 from lib.papers.efficientbert.options import CorpusDescriptor, SubnetworkOptions, Warmup
@@ -147,7 +147,7 @@ DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
 
-def find_proxy_task(profile: str) -> str:
+def find_proxy_task(profile: ExperimentSize) -> str:
     """Return the task on which an architecture search trains and scores its candidates.
 
     It is one task in place of all tasks, such as "SST-2" at mini, or that of a user's
@@ -183,7 +183,9 @@ def find_network(network_name_or_formula: str) -> Net:
     return NETS[network_name_or_formula]
 
 
-def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
+def scale_network_to_profile(
+    network_name_or_formula: str, profile: ExperimentSize
+) -> Net:
     """Return a published network as a Net, made smaller for a small experiment.
 
     A Net describes a small BERT whose feed-forward networks have searched formulas and
@@ -211,7 +213,7 @@ def scale_network_to_profile(network_name_or_formula: str, profile: str) -> Net:
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 
-def list_embedding_sizes(profile: str) -> EmbeddingSizes:
+def list_embedding_sizes(profile: ExperimentSize) -> EmbeddingSizes:
     """Return the sizes outside the layers that a count of parameters needs.
 
     They are {"vocab", "positions", "types": rows of the three embedding tables,
@@ -228,7 +230,7 @@ def list_embedding_sizes(profile: str) -> EmbeddingSizes:
     )
 
 
-def find_parameter_count_bounds(profile: str) -> ParameterBounds:
+def find_parameter_count_bounds(profile: ExperimentSize) -> ParameterBounds:
     """Return (least, most) parameters that a network of the search may have.
 
     The numbers include the linear map from the network's hidden size to the teacher's.
@@ -257,7 +259,9 @@ WIKI = ", Wiki"
 
 
 def make_corpus_descriptor(
-    profile: str, document_count: int | None = None, corpus_name: str = TEXT
+    profile: ExperimentSize,
+    document_count: int | ProfileDefault = None,
+    corpus_name: str = TEXT,
 ) -> CorpusDescriptor:
     """Return the dict that says which text a pre-training reads.
 
@@ -277,7 +281,7 @@ def make_corpus_descriptor(
     )
 
 
-def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
+def make_short_corpus_descriptor(profile: ExperimentSize) -> CorpusDescriptor:
     """Return the dict that says which short text a candidate of the search reads.
 
     A candidate is trained briefly on it before it is trained on its task. The dict is
@@ -290,11 +294,11 @@ def make_short_corpus_descriptor(profile: str) -> CorpusDescriptor:
 
 @cache_results_while_enabled
 def pretraining_spec(
-    profile: str,
+    profile: ExperimentSize,
     net: Net,
     initial_model: Spec | None = None,
     corpus: CorpusDescriptor | None = None,
-    train: Train | None = None,
+    train: Train | ProfileDefault = None,
     subnetwork_options: SubnetworkOptions | None = None,
 ) -> Spec:
     """Describe the run that distils a network on plain text, before it learns a task.
@@ -323,7 +327,7 @@ def pretraining_spec(
     return Spec("predistil", args, inputs, seed=0)
 
 
-def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
+def pretrained_supernet_spec(profile: ExperimentSize, corpus_name: str = TEXT) -> Spec:
     """Describe the run that pre-trains the supernet, as a whole, on a text.
 
     The supernet is the largest network of the search space. Smaller networks inherit
@@ -338,7 +342,7 @@ def pretrained_supernet_spec(profile: str, corpus_name: str = TEXT) -> Spec:
     )
 
 
-def search_stages_1_and_2_supernet_spec(profile: str) -> Spec:
+def search_stages_1_and_2_supernet_spec(profile: ExperimentSize) -> Spec:
     """Describe the run that pre-trains the supernet for search stages 1 and 2.
 
     The supernet is the largest network of the search space, from which the candidates
@@ -352,7 +356,7 @@ def search_stages_1_and_2_supernet_spec(profile: str) -> Spec:
 
 @cache_results_while_enabled
 def pretrained_network_spec(
-    profile: str, network_name: str, corpus_name: str = TEXT
+    profile: ExperimentSize, network_name: str, corpus_name: str = TEXT
 ) -> Spec:
     """Describe the run that pre-trains a published network on text.
 
@@ -397,7 +401,7 @@ def pretrained_network_spec(
 
 
 @cache_results_while_enabled
-def teacher_spec(profile: str, task: str) -> Spec:
+def teacher_spec(profile: ExperimentSize, task: TaskName) -> Spec:
     """Describe the run that fine-tunes a task's teacher, from which all students learn.
 
     The teacher is the pre-trained encoder of the profile, BERT-base at "paper". The
@@ -411,7 +415,9 @@ def teacher_spec(profile: str, task: str) -> Spec:
 
 
 def make_finetuning_settings(
-    settings_by_profile: Mapping[str, Train], profile: str, task: str
+    settings_by_profile: Mapping[ExperimentSize, Train],
+    profile: ExperimentSize,
+    task: TaskName,
 ) -> Train:
     """Return the training settings of a task, such as epochs and learning rate.
 
@@ -432,13 +438,13 @@ def make_finetuning_settings(
 
 @cache_results_while_enabled
 def task_distillation_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     net: Net,
     initial_model: Spec | None,
     inherited_head_task: str | None = None,
-    train: Train | None = None,
-    data_descriptor: DataDescriptor | None = None,
+    train: Train | ProfileDefault = None,
+    data_descriptor: DataDescriptor | ProfileDefault = None,
     prediction_loss_weight: float = 1.0,
     **training_changes: Any,
 ) -> Spec:
@@ -479,8 +485,8 @@ def task_distillation_spec(
 
 @cache_results_while_enabled
 def student_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     model_name: str,
     corpus_name: str = TEXT,
     **training_changes: Any,
@@ -517,7 +523,7 @@ def student_spec(
     )
 
 
-def make_subnetwork_options(profile: str) -> SubnetworkOptions:
+def make_subnetwork_options(profile: ExperimentSize) -> SubnetworkOptions:
     """Return which subnetworks of the supernet are trained in stage 3 of the search.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -536,7 +542,7 @@ def make_subnetwork_options(profile: str) -> SubnetworkOptions:
 
 
 def make_split_descriptor(
-    profile: str, task: str, row_count: int | None, held_out_count: int
+    profile: ExperimentSize, task: TaskName, row_count: int | None, held_out_count: int
 ) -> DataDescriptor:
     """Return the dict that says which rows of a task are trained on and held out.
 
@@ -559,7 +565,7 @@ def make_split_descriptor(
     )
 
 
-def stage_3_supernet_spec(profile: str) -> Spec:
+def stage_3_supernet_spec(profile: ExperimentSize) -> Spec:
     """Describe the run that trains the supernet of search stage 3 on several tasks.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -603,11 +609,11 @@ def stage_3_supernet_spec(profile: str) -> Spec:
 
 @cache_results_while_enabled
 def search_candidate_spec(
-    profile: str,
+    profile: ExperimentSize,
     net: Net,
     inherits_from_supernet: bool = True,
-    train: Train | None = None,
-    data_descriptor: DataDescriptor | None = None,
+    train: Train | ProfileDefault = None,
+    data_descriptor: DataDescriptor | ProfileDefault = None,
     **training_changes: Any,
 ) -> Spec:
     """Describe the run that trains a network briefly, as candidates of a search are.
@@ -683,7 +689,7 @@ def read_printed_table(table_name: str) -> ScoreTable:
     )
 
 
-def format_model_name(row_name: str, profile: str) -> str:
+def format_model_name(row_name: str, profile: ExperimentSize) -> str:
     """Return the name by which a model is shown on pages of our results.
 
     It is the name in EfficientBERT's tables, except that "BERT_BASE (Teacher)" becomes
@@ -785,7 +791,7 @@ def latency_spec(
 
 
 def attention_maps_spec(
-    profile: str, task: str, further_network_names: Iterable[str] = ()
+    profile: ExperimentSize, task: TaskName, further_network_names: Iterable[str] = ()
 ) -> Spec:
     """Describe the run that compares students' last layers with the teacher's.
 

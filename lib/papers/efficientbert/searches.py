@@ -17,7 +17,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
@@ -48,7 +48,9 @@ ENDS: dict[str, str] = S.ENDS
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert", "search")
 
 
-def make_search_space(profile: str, stage: SearchStage) -> spaces.SpaceDescriptor:
+def make_search_space(
+    profile: ExperimentSize, stage: SearchStage
+) -> spaces.SpaceDescriptor:
     """Return the set of networks that a stage of the search may evaluate, as JSON.
 
     It is {"stage", "low" and "high": least and most parameters of a network, "grammar":
@@ -69,7 +71,7 @@ def make_search_space(profile: str, stage: SearchStage) -> spaces.SpaceDescripto
 
 
 def make_search_settings(
-    profile: str,
+    profile: ExperimentSize,
     stage: SearchStage,
     method: str | None = None,
     candidate_count_factor: int = 1,
@@ -96,7 +98,7 @@ def make_search_settings(
 
 
 def make_proxy_task_descriptor(
-    profile: str, row_count: int | None, held_out_count: int
+    profile: ExperimentSize, row_count: int | None, held_out_count: int
 ) -> DataDescriptor:
     """Return the dict that says on which rows a search trains and scores candidates.
 
@@ -112,13 +114,13 @@ def make_proxy_task_descriptor(
     )
 
 
-def find_base_network(profile: str) -> Net:
+def find_base_network(profile: ExperimentSize) -> Net:
     return efficientbert.scale_network_to_profile("Base Model", profile)
 
 
 @cache_results_while_enabled
 def search_stage_spec(
-    profile: str,
+    profile: ExperimentSize,
     stage: SearchStage,
     method: str | None = None,
     candidate_count_factor: int = 1,
@@ -173,7 +175,7 @@ def search_stage_spec(
     return Spec("search", args, inputs)
 
 
-def supernet_with_searched_formulas_spec(profile: str, search: Spec) -> Spec:
+def supernet_with_searched_formulas_spec(profile: ExperimentSize, search: Spec) -> Spec:
     """Describe the run that trains a supernet for the last stage of a search.
 
     A supernet is a network whose leading parts are smaller networks with shared
@@ -229,7 +231,7 @@ def replace_network_by_searched_network(
 
 @cache_results_while_enabled
 def retraining_spec(
-    profile: str, task: str, search: Spec, **training_changes: Any
+    profile: ExperimentSize, task: TaskName, search: Spec, **training_changes: Any
 ) -> Spec:
     """Describe the run that fully trains the network that a search found.
 
@@ -253,7 +255,10 @@ def retraining_spec(
 
 @cache_results_while_enabled
 def full_training_spec(
-    profile: str, task: str, net: Net | None = None, search: Spec | None = None
+    profile: ExperimentSize,
+    task: TaskName,
+    net: Net | None = None,
+    search: Spec | None = None,
 ) -> Spec:
     """Describe the run that fully trains a network on a task, after a search scored it.
 
@@ -279,7 +284,9 @@ def full_training_spec(
 
 
 @cache_results_while_enabled
-def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec:
+def short_training_spec(
+    profile: ExperimentSize, net: Net, **training_changes: Any
+) -> Spec:
     """Describe the run that trains a network as briefly as the search does.
 
     Stages 1 and 2 of the search train their candidates in the same way. The metrics of
@@ -302,7 +309,7 @@ def short_training_spec(profile: str, net: Net, **training_changes: Any) -> Spec
 
 @cache
 def sample_stage_1_candidates(
-    profile: str, candidate_count: int | None = None
+    profile: ExperimentSize, candidate_count: int | ProfileDefault = None
 ) -> tuple[Net, ...]:
     """Return different random networks of search stage 1, always the same ones.
 

@@ -23,7 +23,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 from lib.core.names import Refused, derive_seed
 from lib.core.options import Numerics, Targets
 from lib.core.store import RunWriter
-from lib.core.types import Json
+from lib.core.types import Json, TaskName
 from lib.data import Task
 from lib.model import backbone, supernet
 from lib.model.parts import get_encoder, get_layers, set_dropout
@@ -357,7 +357,7 @@ def save_tensors(
 
 
 def load_classifier(
-    folder: Path, task_name: str
+    folder: Path, task_name: TaskName
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (classifier, tokenizer) for one of several tasks of a multi-task model.
 
@@ -372,7 +372,7 @@ def load_classifier(
     ), tokenizer
 
 
-def load_classification_head(folder: Path, task_name: str) -> LinearWeights:
+def load_classification_head(folder: Path, task_name: TaskName) -> LinearWeights:
     """Return weight [C, H] and bias [C] of one task's classification head.
 
     A run of the step `multitask` trains one encoder on several tasks, and saves a head

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lib.core.rows import Row
-from lib.core.types import Arrays
+from lib.core.types import Arrays, ExperimentSize, TaskName
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.stats import compare
 from lib.stats.paired import SEEDS
@@ -36,8 +36,8 @@ class LastLayerOutputs(NamedTuple):
 
 
 def list_rows_of_attention_map_runs(
-    profile: str,
-    tasks: Sequence[str],
+    profile: ExperimentSize,
+    tasks: Sequence[TaskName],
     seeds: Sequence[int],
     further_network_names: Sequence[str],
 ) -> list[Row]:

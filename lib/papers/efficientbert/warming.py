@@ -18,12 +18,13 @@ from lib.core import disk
 from lib.core.names import derive_seed
 from lib.core.options import Train
 from lib.core.store import RunWriter
+from lib.core.types import TaskName
 from lib.data import DataDescriptor, Split, texts, tokens, toy
 from lib.model import backbone, stack
 from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
 from lib.papers.efficientbert.corpus import EPOCHS, iterate_encoded_segment_pairs
-from lib.papers.efficientbert.options import CorpusDescriptor, TaskName, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import Encoded, encode_split, shuffle_row_numbers_into_batches

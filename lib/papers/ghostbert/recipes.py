@@ -21,7 +21,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
-from lib.core.types import Json
+from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
 from lib.papers import grids, published
 from lib.papers.grids import find_encoder_shape, teacher_spec
 from lib.papers.students import AUGMENTED as AUGMENTED
@@ -107,7 +107,7 @@ swept_seeds = partial(grids.select_seeds, seeds_by_profile=SWEPT_SEEDS)
 
 
 def select_ablation_tasks(
-    profile: str, chosen_tasks: Sequence[str] = ()
+    profile: ExperimentSize, chosen_tasks: Sequence[TaskName] = ()
 ) -> tuple[str, ...]:
     """Return the tasks for those tables of GhostBERT that have five tasks in the paper.
 
@@ -122,7 +122,7 @@ def select_ablation_tasks(
 
 
 def select_pruned_model_widths(
-    profile: str, chosen_widths: Sequence[int] = ()
+    profile: ExperimentSize, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that compare widths.
 
@@ -135,7 +135,7 @@ def select_pruned_model_widths(
 
 
 def select_swept_model_widths(
-    profile: str, chosen_widths: Sequence[int] = ()
+    profile: ExperimentSize, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that vary one setting at a time.
 
@@ -147,7 +147,7 @@ def select_swept_model_widths(
     return select_possible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
 
 
-def make_ghost_options(profile: str, **changes: Any) -> Ghost:
+def make_ghost_options(profile: ExperimentSize, **changes: Any) -> Ghost:
     """Return the settings of GhostBERT's ghost module (section 2.1 of the paper).
 
     A ghost module is a cheap convolution that adds features to a pruned layer. Padded
@@ -159,7 +159,9 @@ def make_ghost_options(profile: str, **changes: Any) -> Ghost:
 
 
 def map_controls_of_table_4_to_spec_functions(
-    profile: str, ghost_options: Ghost, learning_rate: float | None = None
+    profile: ExperimentSize,
+    ghost_options: Ghost,
+    learning_rate: float | ProfileDefault = None,
 ) -> dict[str, Callable[..., Spec]]:
     """Return controls for GhostBERT's ablation (Table 4) that the paper lacks.
 
@@ -187,7 +189,7 @@ def map_controls_of_table_4_to_spec_functions(
 
 
 def map_controls_of_figure_1_to_spec_functions(
-    profile: str,
+    profile: ExperimentSize,
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
 
@@ -208,7 +210,7 @@ def map_controls_of_figure_1_to_spec_functions(
 
 
 def map_controls_of_table_3_to_spec_functions(
-    profile: str, widths_in_twelfths: Iterable[int]
+    profile: ExperimentSize, widths_in_twelfths: Iterable[int]
 ) -> ControlSpecs:
     """Return controls for GhostBERT's Table 3 that differ from its rows in training.
 
@@ -243,7 +245,7 @@ def map_controls_of_table_3_to_spec_functions(
 
 
 def list_rows_of_data_augmentation_runs(
-    profile: str, tasks: Iterable[str], seed: int
+    profile: ExperimentSize, tasks: Iterable[TaskName], seed: int
 ) -> list[Row]:
     """Return one Row for each task: the run that augments its training texts.
 
@@ -261,11 +263,11 @@ def list_rows_of_data_augmentation_runs(
 
 @cache_results_while_enabled
 def model_variant_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     width_in_twelfths: int,
     variant_name: str,
-    family: str = "bert",
+    family: EncoderFamily = "bert",
     **student_options: Any,
 ) -> Spec:
     """Return the Spec (description of a run) of a model by its name in tables.
@@ -289,7 +291,10 @@ def model_variant_spec(
 
 
 def pruned_undistilled_model_spec(
-    profile: str, task: str, width_in_twelfths: int, ghost_options: Ghost | None
+    profile: ExperimentSize,
+    task: TaskName,
+    width_in_twelfths: int,
+    ghost_options: Ghost | None,
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned model trained on labels alone.
 
@@ -307,7 +312,7 @@ def pruned_undistilled_model_spec(
     )
 
 
-def make_convolution_options_of_table_5(profile: str) -> dict[str, Json]:
+def make_convolution_options_of_table_5(profile: ExperimentSize) -> dict[str, Json]:
     """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
     The table compares kinds of ghost modules, convolutions that add features to a
@@ -347,7 +352,7 @@ def list_rows_of_table_1(
     return lines
 
 
-def make_head_count_row_labels(family: str) -> dict[str, int]:
+def make_head_count_row_labels(family: EncoderFamily) -> dict[str, int]:
     """Return {"of": number of heads} of an encoder, or {} where the number is 12.
 
     It is added to the labels of a run, so that tables show the width of a pruned model
@@ -360,7 +365,7 @@ def make_head_count_row_labels(family: str) -> dict[str, int]:
 
 
 def count_paper_and_true_costs(
-    family: str, model_name: str, kept_heads_per_layer: int
+    family: EncoderFamily, model_name: str, kept_heads_per_layer: int
 ) -> PaperAndTrueCosts:
     """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 
@@ -456,9 +461,9 @@ def make_module_cost_table(
 
 
 def list_rows_of_ghost_changes(
-    profile: str,
+    profile: ExperimentSize,
     ghost_changes_by_model: Mapping[str, Json],
-    tasks: Iterable[str],
+    tasks: Iterable[TaskName],
     widths_in_twelfths: Iterable[int],
     seeds: Sequence[int],
     learning_rate: float,

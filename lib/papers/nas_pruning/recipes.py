@@ -15,7 +15,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.papers import grids, published
 from lib.papers.grids import (
     backbone_spec,
@@ -101,7 +101,7 @@ def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
     return Gates(ratio=ratio, **GATES | changed_fields)
 
 
-def pretrained_model_spec(profile: str, model: str = MAIN) -> Spec:
+def pretrained_model_spec(profile: ExperimentSize, model: str = MAIN) -> Spec:
     """Return the Spec (description of a run) of a pre-trained encoder, before any task.
 
     It is the model that fine-tuning or distillation starts from. At sizes other than
@@ -125,7 +125,10 @@ def pretrained_model_spec(profile: str, model: str = MAIN) -> Spec:
 
 @cache_results_while_enabled
 def finetuned_unpruned_spec(
-    profile: str, task: str, model: str = MAIN, epoch_count: int | None = None
+    profile: ExperimentSize,
+    task: TaskName,
+    model: str = MAIN,
+    epoch_count: int | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a whole model fine-tuned on a task.
 
@@ -147,10 +150,10 @@ def finetuned_unpruned_spec(
 
 @cache_results_while_enabled
 def distilled_tinybert_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     model: str = MAIN,
-    epochs_of_stages: Sequence[int] | None = None,
+    epochs_of_stages: Sequence[int] | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
 
@@ -176,9 +179,9 @@ def distilled_tinybert_spec(
 
 
 def make_train_settings(
-    settings_by_profile: Mapping[str, Train],
-    profile: str,
-    task: str,
+    settings_by_profile: Mapping[ExperimentSize, Train],
+    profile: ExperimentSize,
+    task: TaskName,
     tasks_with_fewer_epochs: Collection[str] = LONG,
     **changes: Any,
 ) -> Train:
@@ -201,7 +204,7 @@ def make_train_settings(
     return grids.adapt_options_to_user_data(profile, replace(train, **changes))
 
 
-def make_pruning_data_descriptor(profile: str, task: str) -> Json:
+def make_pruning_data_descriptor(profile: ExperimentSize, task: TaskName) -> Json:
     """Return a dict that says which rows searches and pruned models train on.
 
     It names the data set of the task, with a digest of all its rows, and the number of
@@ -215,7 +218,8 @@ def make_pruning_data_descriptor(profile: str, task: str) -> Json:
 
 
 def make_hidden_state_objective_settings(
-    profile: str, objective_kind: Literal["intermediate", "two_stage"] = "intermediate"
+    profile: ExperimentSize,
+    objective_kind: Literal["intermediate", "two_stage"] = "intermediate",
 ) -> Objective:
     """Return the settings of the loss on a teacher's states and attention scores.
 
@@ -228,7 +232,7 @@ def make_hidden_state_objective_settings(
 
 
 def augmentation_spec_or_none(
-    profile: str, task: str, is_augmentation_requested: bool
+    profile: ExperimentSize, task: TaskName, is_augmentation_requested: bool
 ) -> Spec | None:
     """Return the Spec (description of a run) that augments training rows, or None.
 
@@ -248,14 +252,14 @@ def augmentation_spec_or_none(
 
 @cache_results_while_enabled
 def architecture_search_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     initial_model: Spec | None = None,
     teacher_model: Spec | None = None,
     objective: Objective = LOGITS,
     epoch_factor: int = 1,
     searches_on_augmented_rows: bool = False,
-    learning_rate: float | None = None,
+    learning_rate: float | ProfileDefault = None,
     **gate_settings: Any,
 ) -> Spec:
     """Return the Spec (description of a run) of a pruning search.
@@ -323,13 +327,13 @@ def random_architecture_spec(
 
 @cache_results_while_enabled
 def two_stage_distillation_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     initial_model: Spec,
     teacher_model: Spec,
     architecture_search: Spec | None = None,
     trains_on_augmented_rows: bool = False,
-    epochs_of_stages: Sequence[int] | None = None,
+    epochs_of_stages: Sequence[int] | ProfileDefault = None,
     second_stage_objective: Objective = LOGITS,
 ) -> Spec:
     """Return the Spec (description of a run) of the last of two distillation stages.
@@ -371,8 +375,8 @@ def two_stage_distillation_spec(
 
 @cache_results_while_enabled
 def pruned_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     model: str = MAIN,
     objective: Objective = LOGITS,
     trains_on_augmented_rows: bool = False,
@@ -409,10 +413,10 @@ def pruned_spec(
 
 @cache_results_while_enabled
 def retrained_random_architecture_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     keeps_searched_sizes: bool = False,
-    search_learning_rate: float | None = None,
+    search_learning_rate: float | ProfileDefault = None,
     epoch_factor: int = 1,
     **gate_settings: Any,
 ) -> Spec:
@@ -458,8 +462,8 @@ def retrained_random_architecture_spec(
 
 @cache_results_while_enabled
 def magnitude_pruned_spec(
-    profile: str,
-    task: str,
+    profile: ExperimentSize,
+    task: TaskName,
     kept_share: float,
     model: str = "BERT-base",
     learns_from_teacher: bool = False,
@@ -495,7 +499,9 @@ def magnitude_pruned_spec(
 
 
 @cache_results_while_enabled
-def labelled_model_spec(profile: str, task: str, model_label: str) -> Spec:
+def labelled_model_spec(
+    profile: ExperimentSize, task: TaskName, model_label: str
+) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 
     The tables are Tables 6 to 9 of the report on pruning by differentiable NAS. At
@@ -544,7 +550,7 @@ def make_random_pruned_model_config(
     return {"shape": unpruned_shape_name, "surgery": [pruning]}
 
 
-def compute_least_reachable_flops_ratio(profile: str) -> float:
+def compute_least_reachable_flops_ratio(profile: ExperimentSize) -> float:
     """Return the smallest share of an encoder's FLOPs that a pruning search can reach.
 
     It is that of one head and one neuron in each layer, plus the pooler, from 0 to 1.
@@ -561,7 +567,7 @@ def compute_least_reachable_flops_ratio(profile: str) -> float:
 
 
 def select_reachable_flops_ratios(
-    profile: str, requested_ratios: Sequence[float] = ()
+    profile: ExperimentSize, requested_ratios: Sequence[float] = ()
 ) -> list[float]:
     """Return those target shares of the FLOPs that a pruning search can reach.
 

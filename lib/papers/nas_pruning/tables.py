@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib.core.rows import Row
+from lib.core.types import ExperimentSize, TaskName
 from lib.papers import grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
@@ -29,9 +30,9 @@ TESTED = (
 
 
 def make_pruned_model_rows(
-    profile: str,
+    profile: ExperimentSize,
     model_labels: Sequence[str],
-    tasks: Sequence[str],
+    tasks: Sequence[TaskName],
     seeds: Sequence[int],
     flops_ratios: Sequence[float],
 ) -> list[Row]:
@@ -240,7 +241,9 @@ def show_test_score_table(
         page.store_difference_sentences(estimates, label)
 
 
-def list_models_sharing_runs_with_model(profile: str, model: str) -> list[str]:
+def list_models_sharing_runs_with_model(
+    profile: ExperimentSize, model: str
+) -> list[str]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
     The tables are those of the report on pruning by differentiable NAS. In a small

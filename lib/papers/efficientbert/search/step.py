@@ -13,11 +13,11 @@ import transformers
 
 from lib.core.options import Train
 from lib.core.store import TrainingOutput
-from lib.core.types import Json
+from lib.core.types import Json, TaskName
 from lib.model import backbone, supernet
 from lib.model.stack import ArchitectureJson
 from lib.papers.efficientbert import students, warming
-from lib.papers.efficientbert.options import CorpusDescriptor, Search, TaskName, Warmup
+from lib.papers.efficientbert.options import CorpusDescriptor, Search, Warmup
 from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import (
@@ -165,7 +165,7 @@ def make_model_scorer(
 
 
 def make_subnetwork_scorer(
-    training: TaskTraining, selection_score_kind: str, inherited_head_task: str
+    training: TaskTraining, selection_score_kind: str, inherited_head_task: TaskName
 ) -> Callable[[Net], float]:
     """Return f(net) -> the score of a subnetwork of a trained supernet.
 
