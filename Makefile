@@ -7,6 +7,9 @@ PROFILE ?= toy
 PYTHON ?= python3
 PIP_ARGS ?=
 bin := .venv/bin
+# Some containers forbid Python to store compiled modules. Each process would then compile
+# torch and transformers anew, which takes 10 s.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests run in two processes; a file stays in one of them, with the runs that its tests share.
 # Files begin in the order of tests/conftest.py, the longest first.
 SHARED := -n 2 --dist loadfile --no-loadscope-reorder
