@@ -168,7 +168,7 @@ def test_what_has_no_run_says_what_it_would_show(page):
     )
     assert not page.files and "<table" not in page.html()
     for words in (
-        "a figure of candidate, final",
+        "It draws candidate, final",
         "Scores of nothing",
         "Scores in points. Rows: Ghost, Prune",
     ):

@@ -376,8 +376,9 @@ class Page:
         no results of training."""
         if data.dropna(how="all").empty:
             plt.close(figure)
+            columns = escape_markdown_line(", ".join(map(str, data)))
             return display_text(
-                f"Not measured yet: a figure of {escape_markdown_line(', '.join(map(str, data)))}."
+                f"Not measured yet: the picture that belongs here. It draws {columns}."
             )
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
