@@ -866,7 +866,7 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
         "toy", str(put(tmp_path, "b.tsv", table(some))), folder
     )
     assert (
-        mine.tokenizer_coverage.unknown == pytest.approx(1 / 9)
+        mine.tokenizer_coverage.unknown_token_share == pytest.approx(1 / 9)
         and mine.tokenizer_coverage.truncated_row_share == 0
     )
     assert grids.list_user_data_warnings(mine) == [mine.tokenizer_coverage.summary]
@@ -874,7 +874,9 @@ def test_what_the_encoder_is_given_is_told(tmp_path, encoder):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).unlink(missing_ok=True)
     assert (
-        grids.ProfileWithUserData("toy", str(path), folder).tokenizer_coverage.unknown
+        grids.ProfileWithUserData(
+            "toy", str(path), folder
+        ).tokenizer_coverage.unknown_token_share
         == 0
     )
     put(
@@ -1127,7 +1129,7 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     model = encoder(12)
     mine = grids.ProfileWithUserData("mini", tsv, model, 24)
     assert (
-        mine.tokenizer_coverage.length == 24
+        mine.tokenizer_coverage.max_length == 24
         and grids.find_profile_of_parameters(grids.get_notebook_parameters(mine))
         == mine
     )

@@ -109,7 +109,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         sentence(30, "c"),
         "x " + sentence(8, "b"),
     ]
-    found = unseen.compute_labels_and_overlap_clusters(
+    found = unseen.compute_unseen_row_scoring_arrays(
         split(texts), split(["b1 b2 b3 b4", "alone"])
     )
     assert found["judged"].tolist() == [2, 3, 4]
@@ -124,7 +124,7 @@ def test_rows_of_nine_words_and_more_are_judged():
         0,
     ]  # development rows are drawn with them
     pairs = split([sentence(4, "a"), sentence(4, "b")], ["c d e f", "c d e f g"])
-    assert unseen.compute_labels_and_overlap_clusters(pairs, split([]))[
+    assert unseen.compute_unseen_row_scoring_arrays(pairs, split([]))[
         "judged"
     ].tolist() == [1]
 
@@ -135,7 +135,7 @@ def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
     first, second = sentence(9, "A"), sentence(9, "c2").upper()
     train = split([first, sentence(9, "x"), sentence(8, "d")], ["y", second, "z"])
     dev = split([sentence(9, "e"), "other"], [sentence(9, "D2"), "more"])
-    found = unseen.compute_labels_and_overlap_clusters(rows, dev, train)
+    found = unseen.compute_unseen_row_scoring_arrays(rows, dev, train)
     assert found["judged"].tolist() == [1, 3, 4]
     # equal texts make a cluster, and parts of them do not
     assert found["cluster"].tolist() == [0, 1, 2, 0, 0]

@@ -1,9 +1,11 @@
 """This module has type aliases that several packages of lib use."""
 
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
 Json = dict[str, Any]  # JSON object: {name: JSON value}.
 Arrays = dict[str, np.ndarray]  # {name: array} of one `.safetensors` file of a run.
 
@@ -16,3 +18,11 @@ EncoderFamily: TypeAlias = str  # "bert", "roberta" or "electra".
 Points: TypeAlias = float  # Score, or difference of scores, in points of 100.
 # None in the place of a setting: that of the profile is taken.
 ProfileDefault: TypeAlias = None
+# What a `with` block gets: return type of a generator under `contextmanager`.
+ContextYield: TypeAlias = Iterator[T]
+SplitName: TypeAlias = str
+MetricName: TypeAlias = str
+ClassName: TypeAlias = str
+ModelInput: TypeAlias = str  # Argument of a model's forward pass, such as "input_ids".
+Digest: TypeAlias = str  # Hexadecimal digits of a hash.
+TokenCount: TypeAlias = int

@@ -26,7 +26,7 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -40,14 +40,29 @@ from safetensors.numpy import load_file
 from lib.core import disk, paths
 from lib.core.memo import cache_results_while_enabled, enable_result_cache
 from lib.core.names import Absent, Refused, check_known_name, derive_seed
-from lib.core.types import Arrays, Json
+from lib.core.types import (
+    Arrays,
+    ClassName,
+    ContextYield,
+    Digest,
+    Json,
+    MetricName,
+    SplitName,
+    TaskName,
+)
 from lib.data import unseen as left
+from lib.data.unseen import LabelsJudgedClusterWords
 
 # The dict in a Spec (the description of a run) that says which rows of which task the
 # run uses, such as {"source": "glue", "task": "CoLA", ...}.
 DataDescriptor: TypeAlias = Json
-DataDigests: TypeAlias = Json  # {name of data, such as "glue/CoLA": digest}
+DigestByDataName: TypeAlias = Json  # The names are such as "glue/CoLA".
 AbsentDataNames: TypeAlias = set[str]
+LowestAndHighestScore: TypeAlias = tuple[float, float]
+TrainingRowCount: TypeAlias = int
+PathText: TypeAlias = str
+# The array of `pack_predictions`, under its kind: "bits", "classes" or "scores".
+PackedPredictions: TypeAlias = Arrays
 
 
 @dataclass(frozen=True)
@@ -69,10 +84,10 @@ class Task:
 
     name: str
     pair: bool
-    labels: tuple[str, ...]
-    metrics: tuple[str, ...]
+    labels: tuple[ClassName, ...]
+    metrics: tuple[MetricName, ...]
     span: bool = False
-    scale: tuple[float, float] = (0.0, 5.0)
+    scale: LowestAndHighestScore = (0.0, 5.0)
 
     @property
     def output_width(self) -> int:
@@ -160,7 +175,7 @@ def import_data_source_module(source_name: str) -> ModuleType:
     )
 
 
-def list_tasks(source_name: str) -> dict[str, Task]:
+def list_tasks(source_name: str) -> dict[TaskName, Task]:
     """Return {task name: Task} of all tasks of a source of data, such as "glue".
 
     Names that a user types are checked against it. Raises Refused for an unknown
@@ -172,7 +187,7 @@ def list_tasks(source_name: str) -> dict[str, Task]:
     return module.SOURCES[source_name] if source_name in TABLED else module.TASKS
 
 
-def list_source_folders(source_name: str) -> tuple[Path, ...]:
+def list_source_folders(source_name: str) -> tuple[Path] | tuple[()]:
     """Return the folder of a source's official files, as a tuple of one path.
 
     The tuple is empty for the sources "toy" (generated rows) and "own" (a user's
@@ -184,7 +199,7 @@ def list_source_folders(source_name: str) -> tuple[Path, ...]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
-def has_source_folder(source_name: str) -> bool:
+def has_required_source_folder(source_name: str) -> bool:
     """Return whether the folder of a source's official files exists on this machine.
 
     Where it does not, the digests of the data are read from the file
@@ -230,7 +245,7 @@ _look = True
 @contextmanager
 def allow_and_record_absent_data(
     use_local_data: bool = True,
-) -> Iterator[AbsentDataNames]:
+) -> ContextYield[AbsentDataNames]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
 
     A Spec (the description of a run) contains digests of its data. Where data are
@@ -254,7 +269,7 @@ def allow_and_record_absent_data(
         _absent, _look = before
 
 
-def read_committed_data_digests() -> DataDigests:
+def read_committed_data_digests() -> DigestByDataName:
     """Return {name: digest} of official data, from the file `data/digests.json`.
 
     A training run is identified by the digests of its data. With this file its saved
@@ -270,7 +285,7 @@ def read_committed_data_digests() -> DataDigests:
 
 
 @cache
-def read_data_digests_cached(digests_file: disk.FileMetadata) -> DataDigests:
+def read_data_digests_cached(digests_file: disk.FileMetadata) -> DigestByDataName:
     """Return {data name: digest} from a JSON file, cached until the file changes.
 
     The cache saves time, as the digests are looked up for every planned training run.
@@ -388,7 +403,7 @@ def find_checkpoint_digest(checkpoint_name: str) -> str:
     )
 
 
-def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
+def read_splits(source_name: str, task_name: str) -> dict[SplitName, Split]:
     """Return {split name, such as "train": Split} of all rows of a task.
 
     Official rows are read once in a process. A user's files (source "own") are read
@@ -402,7 +417,7 @@ def read_splits(source_name: str, task_name: str) -> dict[str, Split]:
 
 
 @cache
-def read_splits_cached(source_name: str, task_name: str) -> dict[str, Split]:
+def read_splits_cached(source_name: str, task_name: str) -> dict[SplitName, Split]:
     """Return all rows of a task as {split name: Split}, read once in this process.
 
     It is the cached part of `read_splits`. It must not be called for the source "own",
@@ -430,8 +445,10 @@ def read_split(source_name: str, task_name: str, split_name: str) -> Split:
 
 
 def digest_splits(
-    splits: dict[str, Split],
-    class_names_or_score_range: tuple[str, ...] | tuple[float, float] | None = None,
+    splits: dict[SplitName, Split],
+    class_names_or_score_range: tuple[ClassName, ...]
+    | LowestAndHighestScore
+    | None = None,
 ) -> str:
     """Return the digest of the rows of several splits: 16 hex digits of a SHA-256.
 
@@ -469,7 +486,7 @@ def digest_task_rows(source_name: str, task_name: str) -> str:
 
 def digest_rows_and_list_splits(
     source_name: str, task_name: str
-) -> tuple[str, list[str]]:
+) -> tuple[Digest, list[SplitName]]:
     """Return (digest, names of all splits) of the rows of a task on this machine.
 
     A training run is identified by this digest. The result is cached, as it is needed
@@ -479,13 +496,13 @@ def digest_rows_and_list_splits(
     if source_name == "own":
         user_files = import_data_source_module(source_name).list_task_files(task_name)
     file_digests = [(str(file), disk.digest_file(file)) for file in user_files]
-    return digest_rows_cached(source_name, task_name, *file_digests)
+    return digest_rows_and_list_splits_cached(source_name, task_name, *file_digests)
 
 
 @cache
-def digest_rows_cached(
-    source_name: str, task_name: str, *file_digests: tuple[str, str]
-) -> tuple[str, list[str]]:
+def digest_rows_and_list_splits_cached(
+    source_name: str, task_name: str, *file_digests: tuple[PathText, Digest]
+) -> tuple[Digest, list[SplitName]]:
     """Return (digest, names of all splits) of a task's local rows, cached also on disk.
 
     The cache on disk holds until a data file or the code of this package changes. It
@@ -514,10 +531,10 @@ def digest_rows_cached(
 def make_data_descriptor(
     source_name: str,
     task_name: str,
-    rows: int | None = None,
-    held_out: int = 0,
+    rows: TrainingRowCount | None = None,
+    held_out: TrainingRowCount = 0,
     max_unseen_rows: int = 0,
-    reserved_rows: int = 0,
+    reserved_rows: TrainingRowCount = 0,
     in_file_order: bool = False,
     min_words: int = 0,
     draws_rows_by_seed: bool = False,
@@ -557,7 +574,7 @@ def make_data_descriptor(
     rows_digest = find_local_or_committed_digest(
         key,
         lambda: digest_rows_and_list_splits(source_name, task_name)[0],
-        lambda: has_source_folder(source_name),
+        lambda: has_required_source_folder(source_name),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: DataDescriptor = {
@@ -593,7 +610,9 @@ def make_data_descriptor(
             entry["words"] = min_words
         body["unseen"] = noted.get("/".join(map(str, [key, *entry.values()])))
         if not body["unseen"]:
-            split = read_unseen_test_rows(source_name, task_name, entry)
+            split = read_unseen_test_rows(
+                source_name, task_name, reserved_rows, max_unseen_rows, min_words
+            )
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if draws_rows_by_seed:
@@ -631,7 +650,9 @@ def check_enough_rows(
         )
 
 
-def load(data_descriptor: DataDescriptor, seed: int | None = None) -> dict[str, Split]:
+def load(
+    data_descriptor: DataDescriptor, seed: int | None = None
+) -> dict[SplitName, Split]:
     """Return the rows that a training run uses, as {split name: Split}.
 
     "train", "held_out" and "unseen" (labelled test rows) have the numbers of rows that
@@ -728,7 +749,11 @@ def select_unseen_test_row_positions(
 
 
 def read_unseen_test_rows(
-    source_name: str, task_name: str, unseen_rows_descriptor: Json
+    source_name: str,
+    task_name: str,
+    reserved_training_row_count: int,
+    max_unseen_rows: int,
+    min_words_per_unseen_row: int = 0,
 ) -> Split:
     """Return the unseen rows of a task: labelled test rows that no model is trained on.
 
@@ -736,24 +761,28 @@ def read_unseen_test_rows(
     no such row.
 
     source_name, task_name: the source of data and its task, such as "glue" and "CoLA".
-    unseen_rows_descriptor: {"rows": largest number of unseen rows, "beside": number of
-    training rows that are never unseen rows, "words": least number of words, 0 by
-    default}. With "beside" 0 the unseen rows are official test rows of the source.
-    Otherwise they are rows of the training file that share no text with the first
-    "beside" rows of a fixed random order."""
-    beside, count = unseen_rows_descriptor["beside"], unseen_rows_descriptor["rows"]
-    if not beside:
+    reserved_training_row_count: the number of training rows that are never unseen rows.
+    With 0 the unseen rows are official test rows of the source. Otherwise they are rows
+    of the training file that share no text with the first of them in a fixed random
+    order, as many as this number says.
+    max_unseen_rows: the largest number of unseen rows.
+    min_words_per_unseen_row: the least number of words of an unseen row that is no
+    official test row."""
+    if not reserved_training_row_count:
         split = import_data_source_module(source_name).load_official_test_rows(
             task_name, *list_source_folders(source_name)
         )
-        return split.select_rows(np.sort(make_fixed_random_row_order(split)[:count]))
+        return split.select_rows(
+            np.sort(make_fixed_random_row_order(split)[:max_unseen_rows])
+        )
     train = read_split(source_name, task_name, "train")
     chosen = select_unseen_test_row_positions(
-        train, beside, count, unseen_rows_descriptor.get("words", 0)
+        train, reserved_training_row_count, max_unseen_rows, min_words_per_unseen_row
     )
     if not chosen:
         key = f"{source_name}/{task_name}"
-        few = f"every other row of {key} shares text with the {beside} first drawn"
+        taken = f"the {reserved_training_row_count} first drawn"
+        few = f"every other row of {key} shares text with {taken}"
         raise Refused(f"{few}: take fewer `rows`, or leave `unseen` out")
     return train.select_rows(np.sort(chosen))
 
@@ -767,11 +796,12 @@ def load_verified_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     the run uses; it must have the entry "unseen"."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
-    split = read_unseen_test_rows(name, task_name, data_descriptor["unseen"])
-    what = f"{name}/{task_name}, its unseen rows,"
-    check_digest(
-        what, digest_splits({"unseen": split}), data_descriptor["unseen"]["digest"]
+    entry = data_descriptor["unseen"]
+    split = read_unseen_test_rows(
+        name, task_name, entry["beside"], entry["rows"], entry.get("words", 0)
     )
+    what = f"{name}/{task_name}, its unseen rows,"
+    check_digest(what, digest_splits({"unseen": split}), entry["digest"])
     return split
 
 
@@ -843,7 +873,9 @@ def select_training_rows_without_unseen_text(
     )
 
 
-def read_unseen_row_scoring_arrays(data_descriptor: DataDescriptor) -> Arrays:
+def read_unseen_row_scoring_arrays(
+    data_descriptor: DataDescriptor,
+) -> LabelsJudgedClusterWords:
     """Return the arrays needed to score predictions for unseen rows (test rows).
 
     For N unseen rows and D development rows: "labels" [N] (of the unseen rows),
@@ -870,7 +902,7 @@ def read_unseen_row_scoring_arrays(data_descriptor: DataDescriptor) -> Arrays:
         data_descriptor["digest"],
     )
     every = None if unseen_entry["beside"] else read_split(name, task_name, "train")
-    return left.compute_labels_and_overlap_clusters(
+    return left.compute_unseen_row_scoring_arrays(
         load_verified_unseen_test_rows(data_descriptor),
         read_split(name, task_name, "dev"),
         every,
@@ -878,8 +910,8 @@ def read_unseen_row_scoring_arrays(data_descriptor: DataDescriptor) -> Arrays:
 
 
 def pack_predictions(
-    class_names: tuple[str, ...], logits_or_scores: np.ndarray
-) -> Arrays:
+    class_names: tuple[ClassName, ...], logits_or_scores: np.ndarray
+) -> PackedPredictions:
     """Pack the predictions for N test rows into one small array, to save them.
 
     Returns {kind: array}. Two classes give {"bits": uint8 [N / 8, rounded up]}, with
@@ -897,7 +929,9 @@ def pack_predictions(
     return {"classes": said.astype(np.min_scalar_type(len(class_names) - 1))}
 
 
-def unpack_predictions(packed_predictions: Arrays, row_count: int) -> np.ndarray:
+def unpack_predictions(
+    packed_predictions: PackedPredictions, row_count: int
+) -> np.ndarray:
     """Return the predicted class codes or scores [N] that a run saved in packed form.
 
     It inverts `pack_predictions`, so that saved predictions can be scored again.

@@ -30,32 +30,39 @@ class TokenizerCoverage:
 
     A user is warned by it when the model cannot read much of the data.
 
-    unknown: the share of tokens that are the unknown token, 0 to 1; special tokens such
+    unknown_token_share: the share of tokens that are the unknown token, 0 to 1; special tokens such
     as [CLS] do not count.
-    lengths: the number of tokens of each row before it is cut, special tokens included.
-    empty: the number of rows that have only special tokens.
-    length: the number of tokens to which the model cuts rows; 0 if it cuts none."""
+    row_lengths: the number of tokens of each row before it is cut, special tokens
+    included.
+    empty_row_count: the number of rows that have only special tokens.
+    max_length: the number of tokens to which the model cuts rows; 0 if it cuts none."""
 
-    unknown: float
-    lengths: np.ndarray
-    empty: int
-    length: int
+    unknown_token_share: float
+    row_lengths: np.ndarray
+    empty_row_count: int
+    max_length: int
 
     @property
     def truncated_row_share(self) -> float:
         """Return the share of rows, 0 to 1, that are longer than the model's input and
         are cut."""
-        return float(np.mean(self.lengths > self.length)) if self.length else 0.0
+        return (
+            float(np.mean(self.row_lengths > self.max_length))
+            if self.max_length
+            else 0.0
+        )
 
     @property
     def summary(self) -> str:
-        rows = f"{len(self.lengths):,} rows"
-        line = f"Of the first {rows}: {self.unknown:.1%} of the tokens are unknown"
-        line += f", {self.empty} rows have no token" * bool(self.empty)
-        if not self.length:
+        rows = f"{len(self.row_lengths):,} rows"
+        line = f"Of the first {rows}: {self.unknown_token_share:.1%} of the tokens are unknown"
+        line += f", {self.empty_row_count} rows have no token" * bool(
+            self.empty_row_count
+        )
+        if not self.max_length:
             return line
-        usual = int(np.quantile(self.lengths, 0.95))
-        cut = f"{self.truncated_row_share:.0%} of the rows are cut at {self.length} tokens"
+        usual = int(np.quantile(self.row_lengths, 0.95))
+        cut = f"{self.truncated_row_share:.0%} of the rows are cut at {self.max_length} tokens"
         more = "; the length of 92_your_task sets it" * (
             self.truncated_row_share > MUCH
         )
@@ -68,7 +75,11 @@ class TokenizerCoverage:
         That is so if more than 5 % (MUCH) of the tokens are unknown, more than 5 % of
         the rows are cut, or more than 5 % of the rows have only special tokens."""
         return (
-            max(self.unknown, self.truncated_row_share, self.empty / len(self.lengths))
+            max(
+                self.unknown_token_share,
+                self.truncated_row_share,
+                self.empty_row_count / len(self.row_lengths),
+            )
             > MUCH
         )
 
@@ -93,7 +104,7 @@ def _measure_coverage_cached(
     split: Split,
     tokenizer_folder: str,
     max_length: int,
-    *file_stamps: disk.FileMetadata,
+    *tokenizer_files: disk.FileMetadata,
 ) -> TokenizerCoverage | None:
     tokenizer = _load_tokenizer(Path(tokenizer_folder))
     if tokenizer is None:

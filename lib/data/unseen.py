@@ -18,13 +18,16 @@ ones they are 0.85 times as large (page data_t02_mini_protocol)."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from lib.core.types import Arrays
 
-Text = tuple[str, ...]  # Words of a text.
+WordsOfText: TypeAlias = tuple[str, ...]
+WordNgram: TypeAlias = tuple[str, ...]
+# Arrays of these names, by which predictions for unseen rows are scored.
+LabelsJudgedClusterWords: TypeAlias = Arrays
 # Two rows share text if they have this many consecutive words in common.
 WORDS = 4
 SHORTER = range(1, WORDS)
@@ -50,7 +53,7 @@ class _Split(Protocol):
     def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "_Split": ...
 
 
-def split_texts_into_words(split: _Split, row_number: int) -> list[Text]:
+def split_texts_into_words(split: _Split, row_number: int) -> list[WordsOfText]:
     """Return the one or two texts of a row of a Split, each as a tuple of its
     lower-case words."""
     return [
@@ -68,7 +71,7 @@ def count_words_per_row(split: _Split) -> np.ndarray:
     )
 
 
-def list_ngrams(text: Text, *lengths: int) -> list[Text]:
+def list_ngrams(text: WordsOfText, *lengths: int) -> list[WordNgram]:
     """Return all n-grams (sequences of n consecutive words) of a text.
 
     text: its words.
@@ -80,7 +83,7 @@ def list_ngrams(text: Text, *lengths: int) -> list[Text]:
     ]
 
 
-def list_ngrams_for_overlap_check(text: Text) -> list[Text]:
+def list_ngrams_for_overlap_check(text: WordsOfText) -> list[WordNgram]:
     """Return the word sequences by which a text is compared with others for overlap.
 
     They are all sequences of four consecutive words, or the whole text if it is
@@ -114,7 +117,7 @@ def select_rows_without_shared_text(
     }
     short = {text for text in taken_texts if len(text) < WORDS}
 
-    def shares_ngram_with_taken_rows(text: Text) -> bool:
+    def shares_ngram_with_taken_rows(text: WordsOfText) -> bool:
         if len(text) >= WORDS:
             return not taken_parts.isdisjoint(list_ngrams(text, WORDS))
         return text in taken_parts or not short.isdisjoint(list_ngrams(text, *SHORTER))
@@ -149,7 +152,7 @@ def cluster_rows_by_shared_text(
     ]
     short = {text for row_texts in rows for text in row_texts if len(text) < WORDS}
     parent = list(range(len(rows)))
-    first: dict[Text, int] = {}
+    first: dict[WordNgram, int] = {}
 
     def find_root(row: int) -> int:
         while parent[row] != row:
@@ -169,9 +172,9 @@ def cluster_rows_by_shared_text(
     ]
 
 
-def compute_labels_and_overlap_clusters(
+def compute_unseen_row_scoring_arrays(
     unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
-) -> Arrays:
+) -> LabelsJudgedClusterWords:
     """Return the arrays needed to score predictions for test rows and development rows.
 
     For N unseen rows (labelled test rows) and D development rows they are "labels" [N],

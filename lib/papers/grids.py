@@ -359,7 +359,10 @@ class ProfileWithUserData(str):
             most = self.token_limit
             fault = f"length is {length}, and the encoder reads {most} tokens"
             raise Refused(f"{fault}: take {SHORTEST} to {most}")
-        if self.tokenizer_coverage and self.tokenizer_coverage.unknown > 0.5:
+        if (
+            self.tokenizer_coverage
+            and self.tokenizer_coverage.unknown_token_share > 0.5
+        ):
             fix = "take an encoder of the language and the case of your texts, or set "
             fix += "do_lower_case in tokenizer_config.json as its vocabulary has it"
             raise Refused(
@@ -840,8 +843,8 @@ def make_run_time_estimator(
         return None
     usual = find_truncation_length(profile)
     reads = getattr(profile, "tokenizer_coverage", None)
-    if reads and reads.length:
-        usual = float(np.minimum(reads.lengths, reads.length).mean())
+    if reads and reads.max_length:
+        usual = float(np.minimum(reads.row_lengths, reads.max_length).mean())
     pace = EFFICIENCY * measure_flops_per_second()
 
     def estimate_core_seconds(spec: Spec, metrics: Json) -> float:
