@@ -366,17 +366,17 @@ def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     bert = (100, 120, 140, 160)
     made = budgets_of(bert, (120, 160, 161, 160))
-    line = measures.tabulate_epochs_to_bert_score(made, METRICS).iloc[0]
+    line = measures.tabulate_fewest_epochs_to_match_bert_by_seed(made, METRICS).iloc[0]
     assert (line["BERT"], line["BERMo"]) == (4, 2)
-    never = measures.tabulate_epochs_to_bert_score(
+    never = measures.tabulate_fewest_epochs_to_match_bert_by_seed(
         budgets_of(bert, (100, 110, 120, 130)), METRICS
     )
     assert set(never["BERMo"]) == {5}
-    nearly = measures.tabulate_epochs_to_bert_score(
+    nearly = measures.tabulate_fewest_epochs_to_match_bert_by_seed(
         budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5
     )
     assert set(nearly["BERMo"]) == {4}
-    assert measures.tabulate_epochs_to_bert_score(
+    assert measures.tabulate_fewest_epochs_to_match_bert_by_seed(
         made[made["epochs"] < 2], METRICS
     ).empty
 
@@ -411,7 +411,9 @@ def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
     rows = frame(("SST-2", "BERT", 0, 150, {}), ("SST-2", "BERMo", 0, 100, {}))
     for run in rows["run"]:
         run.read_arrays("course")["gradient_norm"] = norms
-    learned, collapsed = measures.list_log_gradient_norms_of_lower_layers(rows, METRICS)
+    learned, collapsed = measures.list_mean_log10_gradient_norms_of_lower_layers(
+        rows, METRICS
+    )
     assert learned == -2.0
     assert math.isnan(collapsed)  # A model at chance has no gradients to compare.
 

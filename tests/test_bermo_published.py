@@ -17,7 +17,7 @@ SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInvers
 CHECKS = pd.read_csv(
     published.PUBLISHED / "bermo" / "checks.csv", dtype=str, keep_default_na=False
 )
-REPAIRED = bermo_tables.read_probing_table_without_misprints(
+REPAIRED = bermo_tables.read_printed_probing_accuracies_with_corrections(
     "table12_probing_trials", ["Block", "Model"]
 )
 
@@ -114,7 +114,7 @@ def test_printed_cells_of_the_checks_are_those_of_the_tables():
 
 
 def test_repaired_cells_are_marked_and_make_the_means_hold():
-    means = bermo_tables.read_probing_table_without_misprints(
+    means = bermo_tables.read_printed_probing_accuracies_with_corrections(
         "table01_probing_mean", ["Model"]
     )
     marks = means.map(lambda text: text.endswith(" †"))

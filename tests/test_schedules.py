@@ -11,8 +11,8 @@ from lib.papers.bermo import recipes as bermo
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Prune
 from lib.papers.bermo.schedules import (
-    Ramp,
-    compute_next_weight_by_pi_controller,
+    ThresholdRamp,
+    compute_next_penalty_weight_by_pi_controller,
     compute_normalised_mask_score_target,
     compute_penalty_weight_at_threshold,
     plan_threshold_ramp,
@@ -32,7 +32,7 @@ def test_the_cubic_in_closed_form():
     """MNLI of Table 7: T 73,632, w 12,000, i 1, f 1: the ramp goes from 12,000 to
     61,632."""
     ramp = plan_threshold_ramp(prune(warmup_steps=12000, final_warmup=1), 73632)
-    assert ramp == Ramp(1.0, 0.1, 12000, 61632)
+    assert ramp == ThresholdRamp(1.0, 0.1, 12000, 61632)
     for step in (0, 1, 11999, 12000):
         assert ramp(step) == 1.0
     for step in (61632, 61633, 73631):
@@ -85,9 +85,9 @@ def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     assert "Prune.warmup_steps is 12000, that is 24000 of the 12272 steps" in str(
         caught.value
     )
-    assert plan_threshold_ramp(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(
-        1.0, 0.1, 6135, 6137
-    )
+    assert plan_threshold_ramp(
+        prune(warmup_steps=6135, final_warmup=1), 12272
+    ) == ThresholdRamp(1.0, 0.1, 6135, 6137)
     with pytest.raises(ValueError):
         plan_threshold_ramp(prune(warmup_steps=6136, final_warmup=1), 12272)
 
@@ -153,17 +153,21 @@ def test_the_course_of_the_deciding_score_comes_to_rest():
 
 def test_one_move_of_the_controller():
     p, i = schedules.PROPORTIONAL, schedules.INTEGRAL
-    assert compute_next_weight_by_pi_controller(10.0, 0.0, 0.0, 10.0) == 10.0
+    assert compute_next_penalty_weight_by_pi_controller(10.0, 0.0, 0.0, 10.0) == 10.0
     up, down = 10 * math.exp(0.02 * p + 0.03 * i), 10 * math.exp(-0.03 * i)
-    assert compute_next_weight_by_pi_controller(
+    assert compute_next_penalty_weight_by_pi_controller(
         10.0, 0.03, 0.01, 10.0
     ) == pytest.approx(up, rel=1e-14)
-    assert compute_next_weight_by_pi_controller(
+    assert compute_next_penalty_weight_by_pi_controller(
         10.0, -0.03, -0.03, 10.0
     ) == pytest.approx(down, rel=1e-14)
-    assert compute_next_weight_by_pi_controller(1.0, 9.0, 0.0, 1.0) == schedules.REACH
     assert (
-        compute_next_weight_by_pi_controller(1.0, -9.0, 0.0, 1.0) == 1 / schedules.REACH
+        compute_next_penalty_weight_by_pi_controller(1.0, 9.0, 0.0, 1.0)
+        == schedules.REACH
+    )
+    assert (
+        compute_next_penalty_weight_by_pi_controller(1.0, -9.0, 0.0, 1.0)
+        == 1 / schedules.REACH
     )
 
 
@@ -176,11 +180,13 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
     )
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
-        if step % schedules.EVERY == 0 and step > ramp.first:
+        if step % schedules.EVERY == 0 and step > ramp.last_step_at_start:
             error = (score - cut) / -cut - compute_normalised_mask_score_target(
-                step, ramp.first, 400
+                step, ramp.last_step_at_start, 400
             )
-            weight = compute_next_weight_by_pi_controller(weight, error, before, 200.0)
+            weight = compute_next_penalty_weight_by_pi_controller(
+                weight, error, before, 200.0
+            )
             before = error
         push = weight * compute_penalty_weight_at_threshold(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)

@@ -23,7 +23,7 @@ from lib.papers.efficientbert.search.grow import (
 )
 from lib.papers.efficientbert.search.language import parse_and_check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
-from lib.papers.efficientbert.search.sizes import LayerChoices
+from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
 from lib.papers.efficientbert.search.space import IDS, Space, find_layer_size_index
 
 BASE = NETS["Base Model"]
@@ -96,7 +96,7 @@ def test_sizes_are_those_of_all_choices():
     inside = [
         tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
     ]
-    sizes = LayerChoices(costs, low, high)
+    sizes = LayerOptionCombinations(costs, low, high)
     assert sizes.count_combinations() == len(inside)
     rng = np.random.default_rng(0)
     drawn = Counter(

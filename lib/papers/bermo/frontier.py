@@ -3,6 +3,7 @@ all papers' methods: pruning during fine-tuning, with the weighted sum of layers
 without."""
 
 from functools import partial
+from typing import Literal
 
 from lib.core.spec import Spec
 from lib.core.types import ExperimentSize, TaskName
@@ -15,11 +16,11 @@ from lib.papers.points import Method, make_single_stage_train_settings
 METHOD = "Magnitude"
 
 
-def fine_pruning_spec(
+def magnitude_fine_pruned_spec(
     profile: ExperimentSize,
     task: TaskName,
     kept_weights_in_twelfths: int,
-    model_name: str,
+    model_name: Literal["BERT", "BERMo"],
 ) -> Spec:
     """Describe the run that prunes a model by magnitude while it is fine-tuned.
 
@@ -45,7 +46,7 @@ def fine_pruning_spec(
 
 POINTS = {
     f"Fine-pruned {model}": Method(
-        "paper", partial(fine_pruning_spec, model_name=model), "all"
+        "paper", partial(magnitude_fine_pruned_spec, model_name=model), "all"
     )
     for model in ("BERT", "BERMo")
 }

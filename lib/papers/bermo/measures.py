@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 MATCH = 0.5
 
 
-def list_log_gradient_norms_of_lower_layers(
-    runs_frame: pd.DataFrame, columns_by_task: Mapping[TaskName, Sequence[MetricColumn]]
+def list_mean_log10_gradient_norms_of_lower_layers(
+    runs_frame: pd.DataFrame,
+    collapse_check_columns_by_task: Mapping[TaskName, Sequence[MetricColumn]],
 ) -> list[float]:
     """Return a log10 gradient norm of the lower half of the layers for each run.
 
@@ -35,22 +36,24 @@ def list_log_gradient_norms_of_lower_layers(
 
     runs_frame: a DataFrame with a row for each run. Its column "run" has the run, whose
     saved array `gradient_norm` is [bins of steps, L].
-    columns_by_task: {task: a sequence of its metrics}; by the first a run's collapse is
-    told."""
+    collapse_check_columns_by_task: {task: a sequence of its metrics}; by the first a
+    run's collapse is told."""
     # For each run the gradient norms [bins of steps, L].
     norms = [
         run.read_arrays("course")["gradient_norm"].clip(1e-12)
         for run in runs_frame["run"]
     ]
     values = [np.log10(norm[:, : norm.shape[1] // 2]).mean() for norm in norms]
-    has_collapsed = compare.make_mask_of_collapsed_runs(runs_frame, columns_by_task)
+    has_collapsed = compare.make_mask_of_collapsed_runs(
+        runs_frame, collapse_check_columns_by_task
+    )
     return np.where(has_collapsed, nan, values).tolist()
 
 
-def tabulate_epochs_to_bert_score(
+def tabulate_fewest_epochs_to_match_bert_by_seed(
     runs_frame: pd.DataFrame,
     columns_by_task: Mapping[TaskName, Sequence[MetricColumn]],
-    score_margin: float = MATCH,
+    score_margin_in_points: float = MATCH,
 ) -> pd.DataFrame:
     """Return in how few epochs each model scores as well as BERT trained longest.
 
@@ -65,8 +68,8 @@ def tabulate_epochs_to_bert_score(
     epochs and run (the Run, a stored result with its scores).
     columns_by_task: {task: a sequence of the one metric by which it is scored}. Raises
     ValueError where there are several.
-    score_margin: a score that is at most this many points (of 100) lower counts as
-    equal."""
+    score_margin_in_points: a score that is at most this many points (of 100) lower
+    counts as equal."""
     import pandas as pd
 
     runs_frame = (
@@ -83,7 +86,7 @@ def tabulate_epochs_to_bert_score(
             continue
         longest = table.index[-1]
         step = int(table.index[-1] - table.index[-2])
-        target_score = table["BERT"].iloc[-1] - score_margin
+        target_score = table["BERT"].iloc[-1] - score_margin_in_points
         least = {
             model: min(
                 table.index[table[model] >= target_score], default=longest + step
@@ -96,32 +99,33 @@ def tabulate_epochs_to_bert_score(
     )
 
 
-def list_epochs_until_baseline_score(
+def list_fewest_epochs_to_match_bert(
     runs_frame: pd.DataFrame, columns_by_task: Mapping[TaskName, Sequence[MetricColumn]]
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
 
     Each model was trained several times, with different numbers of epochs. All its runs
-    at a task and seed get the same value (`tabulate_epochs_to_bert_score`), so that
-    two models can be compared seed by seed. The value is NaN where a model lacks a run
-    at that task and seed, or where there is only one number of epochs.
+    at a task and seed get the same value
+    (`tabulate_fewest_epochs_to_match_bert_by_seed`), so that two models can be compared
+    seed by seed. The value is NaN where a model lacks a run at that task and seed, or
+    where there is only one number of epochs.
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
     epochs and run (the Run, a stored result with its scores).
     columns_by_task: {task: a sequence of the one metric by which it is scored}. Raises
     ValueError where there are several."""
-    least = tabulate_epochs_to_bert_score(runs_frame, columns_by_task).set_index(
-        ["task", "seed"]
-    )
+    least = tabulate_fewest_epochs_to_match_bert_by_seed(
+        runs_frame, columns_by_task
+    ).set_index(["task", "seed"])
     rows = zip(runs_frame["task"], runs_frame["seed"], runs_frame["model"], strict=True)
     return [least[m].get((t, s), nan) if m in least else nan for t, s, m in rows]
 
 
 MEASURES = {
     "epochs to match": Measure(
-        "epochs", by_run=list_epochs_until_baseline_score, resolution=1.0
+        "epochs", by_run=list_fewest_epochs_to_match_bert, resolution=1.0
     ),
     "gradient of the lower layers": Measure(
-        "decades", by_run=list_log_gradient_norms_of_lower_layers
+        "decades", by_run=list_mean_log10_gradient_norms_of_lower_layers
     ),
 }

@@ -4,7 +4,7 @@ model and records gradients (BERMo, section 2.3; Sanh et al. 2020).
 Each class is a callback of the training loop (lib.train.loop)."""
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -100,7 +100,7 @@ class PruningMasks(loop.Callback):
                 self.ramp(step), self.options
             )
         if self.options.target:
-            if step % schedules.EVERY == 0 and step > self.ramp.first:
+            if step % schedules.EVERY == 0 and step > self.ramp.last_step_at_start:
                 self.update_penalty_weight(step)
             steered = float(self.model.get_buffer("pruning.steered"))
             self.weight *= steered / self.options.final_lambda
@@ -128,9 +128,9 @@ class PruningMasks(loop.Callback):
         )
         way = (score - self.cut) / (self.options.init - self.cut)
         error = way - schedules.compute_normalised_mask_score_target(
-            step, self.ramp.first, self.steps
+            step, self.ramp.last_step_at_start, self.steps
         )
-        weight = schedules.compute_next_weight_by_pi_controller(
+        weight = schedules.compute_next_penalty_weight_by_pi_controller(
             float(steered), error, float(lag), first
         )
         steered.fill_(weight)
@@ -203,7 +203,7 @@ class PruningMasks(loop.Callback):
 
 
 def compute_pruning_metrics(
-    maskable_weight_count: int, kept_weight_count: int, parameter_count: int
+    weight_count_with_masks: int, kept_weight_count: int, encoder_parameter_count: int
 ) -> Metrics:
     """Return the counts and shares of weights that describe how far a model is pruned.
 
@@ -213,16 +213,18 @@ def compute_pruning_metrics(
     where biases and LayerNorms count as kept; papers on pruning call it remaining
     weights.
 
-    maskable_weight_count: number of weights with masks.
+    weight_count_with_masks: number of weights with masks.
     kept_weight_count: number of those that are not pruned.
-    parameter_count: number of all parameters of the encoder's layers."""
+    encoder_parameter_count: number of all parameters of the encoder's layers."""
     return {
-        "masked_weights": maskable_weight_count,
+        "masked_weights": weight_count_with_masks,
         "kept_weights": kept_weight_count,
-        "encoder_parameters": parameter_count,
-        "kept_share": kept_weight_count / maskable_weight_count,
-        "remaining": (kept_weight_count + parameter_count - maskable_weight_count)
-        / parameter_count,
+        "encoder_parameters": encoder_parameter_count,
+        "kept_share": kept_weight_count / weight_count_with_masks,
+        "remaining": (
+            kept_weight_count + encoder_parameter_count - weight_count_with_masks
+        )
+        / encoder_parameter_count,
     }
 
 
@@ -264,7 +266,9 @@ class LayerMixTraining(loop.Callback):
         return {"mix_bytes_per_token": 4 * number}
 
 
-def freeze_encoder_or_embeddings(model: PreTrainedModel, frozen_part: str) -> None:
+def freeze_encoder_or_embeddings(
+    model: PreTrainedModel, frozen_part: Literal["embeddings", "encoder"]
+) -> None:
     """Exclude the embeddings, or the embeddings and all layers, from training.
 
     A frozen encoder makes the training a probe: it shows what the encoder's outputs

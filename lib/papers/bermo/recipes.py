@@ -9,11 +9,11 @@ differently."""
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
-from lib.core.options import Targets, Train
+from lib.core.options import Share, Targets, Train
 from lib.core.spec import Spec
 from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import DataDescriptor
@@ -60,10 +60,14 @@ ROWS: dict[str, dict[str, int]] = S.ROWS
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.read_deviation_sentences_by_profile("bermo")
 Value = TypeVar("Value")
+BermoModelName: TypeAlias = Literal[
+    "BERT", "BERMo", "Mean of all states", "Embeddings alone"
+]
+PruningMethodName: TypeAlias = Literal["Magnitude", "L0", "Movement", "Soft Movement"]
 
 
 def find_setting(
-    values_by_profile: Mapping[str, Mapping[str, Value]],
+    values_by_profile: Mapping[ExperimentSize, Mapping[TaskName, Value]],
     profile: ExperimentSize,
     task: TaskName,
     setting_name_in_errors: str,
@@ -107,7 +111,10 @@ def make_bermo_data_descriptor(
 
 
 def make_bermo_run_arguments(
-    profile: ExperimentSize, task: TaskName, model_name: str, **further_arguments: Any
+    profile: ExperimentSize,
+    task: TaskName,
+    model_name: BermoModelName,
+    **further_arguments: Any,
 ) -> grids.RunArguments:
     """Return the arguments {name: value} that all BERMo runs on a task have in common.
 
@@ -161,8 +168,11 @@ def make_train_settings(
 def unpruned_model_spec(
     profile: ExperimentSize,
     task: TaskName,
-    model_name: str = "BERT",
-    layer_mix_normalisation: str | None = None,
+    model_name: BermoModelName = "BERT",
+    layer_mix_normalisation: Literal[
+        "layers", "layers_affine", "channels", "tokens", "none"
+    ]
+    | ProfileDefault = None,
     freeze_encoder: bool = False,
     lower_case: bool | None = None,
     learning_rate: float | ProfileDefault = None,
@@ -220,8 +230,8 @@ def compute_warmup_share(warmup_steps: int, total_steps: int) -> float:
 def make_pruning_settings(
     profile: ExperimentSize,
     task: TaskName,
-    model_name: str = "BERT",
-    method: str = "Movement",
+    model_name: BermoModelName = "BERT",
+    method: PruningMethodName = "Movement",
     epochs: int | ProfileDefault = None,
     kept_share: float | ProfileDefault = None,
     penalty_weight: float | ProfileDefault = None,
@@ -301,10 +311,10 @@ def make_pruning_settings(
 def pruned_spec(
     profile: ExperimentSize,
     task: TaskName,
-    model_name: str = "BERT",
-    method: str = "Movement",
+    model_name: BermoModelName = "BERT",
+    method: PruningMethodName = "Movement",
     epochs: int | ProfileDefault = None,
-    distillation_weight: float = 0.0,
+    distillation_weight: Share = 0.0,
     **pruning_settings: Any,
 ) -> Spec:
     """Describe the run that prunes BERT or BERMo while it is fine-tuned on a task.

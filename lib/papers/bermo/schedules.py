@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from lib.core.names import Refused
 from lib.papers.bermo.options import Prune
 
-# A controller (`compute_next_weight_by_pi_controller`) changes the weight of the penalty on mask
-# scores, so that a target share of the weights is kept. EVERY is the number of training
-# steps between two changes.
+# A controller (`compute_next_penalty_weight_by_pi_controller`) changes the weight of
+# the penalty on mask scores, so that a target share of the weights is kept. EVERY is
+# the number of training steps between two changes.
 EVERY = 2
 # Gains of the controller. It is a PI (proportional-integral) controller that acts on
 # the logarithm of the penalty's weight.
@@ -25,37 +25,43 @@ REACH = 1e4
 
 
 @dataclass(frozen=True)
-class Ramp:
-    """A Ramp is the threshold of pruning masks as a function of the training step.
+class ThresholdRamp:
+    """A ThresholdRamp is the threshold of pruning masks as a function of the training
+    step.
 
-    The threshold is `start` up to step `first`. Then it moves along a cubic, fast at
-    first, to `end` at step `last`, where it stays. Call the object with a step, counted
-    from 0."""
+    The threshold is `start_threshold` up to step `last_step_at_start`. Then it moves
+    along a cubic, fast at first, to `end_threshold` at step `first_step_at_end`, where
+    it stays. Call the object with a step, counted from 0."""
 
-    start: float
-    end: float
+    start_threshold: float
+    end_threshold: float
     # Last step with the initial threshold: `initial_warmup * warmup_steps` of the Prune
     # settings.
-    first: int
+    last_step_at_start: int
     # First step with the final threshold: the number of all steps minus
     # `final_warmup * warmup_steps`.
-    last: int
+    first_step_at_end: int
 
     def __call__(self, step: int) -> float:
         """Return the threshold of the pruning masks at a training step, counted from 0.
 
-        Between `first` and `last` it is `end + (start - end) (1 - (step - first) /
-        (last - first))^3`. It is `start` up to `first`, and `end` after `last`. Where
-        `last` comes before `first`, it jumps from `start` to `end` after `first`."""
-        if step <= self.first:
-            return self.start
-        if step > self.last:
-            return self.end
-        left = 1 - (step - self.first) / (self.last - self.first)
-        return self.end + (self.start - self.end) * left**3
+        With the four fields as `start`, `end`, `first` and `last`, it is `end + (start -
+        end) (1 - (step - first) / (last - first))^3` between `first` and `last`. It is
+        `start` up to `first`, and `end` after `last`. Where `last` comes before
+        `first`, it jumps from `start` to `end` after `first`."""
+        if step <= self.last_step_at_start:
+            return self.start_threshold
+        if step > self.first_step_at_end:
+            return self.end_threshold
+        left = 1 - (step - self.last_step_at_start) / (
+            self.first_step_at_end - self.last_step_at_start
+        )
+        return (
+            self.end_threshold + (self.start_threshold - self.end_threshold) * left**3
+        )
 
 
-def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
+def plan_threshold_ramp(pruning: Prune, step_count: int) -> ThresholdRamp:
     """Return the schedule of the masks' threshold for a training.
 
     The threshold decides which weights are pruned. It is constant in a warm-up at the
@@ -71,7 +77,9 @@ def plan_threshold_ramp(pruning: Prune, step_count: int) -> Ramp:
         raise Refused(f"Prune.warmup_steps is {w}, {why}")
     first = pruning.initial_warmup * w
     last = step_count - pruning.final_warmup * w
-    return Ramp(pruning.initial_threshold, pruning.final_threshold, first, last)
+    return ThresholdRamp(
+        pruning.initial_threshold, pruning.final_threshold, first, last
+    )
 
 
 def compute_penalty_weight_at_threshold(threshold: float, pruning: Prune) -> float:
@@ -86,25 +94,26 @@ def compute_penalty_weight_at_threshold(threshold: float, pruning: Prune) -> flo
 
 
 def compute_normalised_mask_score_target(
-    step: int, decay_start_step: int, total_steps: int
+    step: int, decay_start_step: int, step_count: int
 ) -> float:
     """Return the planned value, at a step, of the score that decides what is pruned.
 
     Pruning by scores keeps the wanted share of weights if the k-th largest score, with
     k the number of weights to keep, ends at the final threshold. The result is a value
     for this score, scaled to 1 at its initial value and 0 at the threshold. A
-    controller (`compute_next_weight_by_pi_controller`) holds the score to this plan. The plan is
-    1 up to step `decay_start_step`, then falls to 0 along a parabola that ends with
-    slope 0, because scores move less and less as the learning rate falls.
+    controller (`compute_next_penalty_weight_by_pi_controller`) holds the score to this
+    plan. The plan is 1 up to step `decay_start_step`, then falls to 0 along a parabola
+    that ends with slope 0, because scores move less and less as the learning rate
+    falls.
 
     step: number of the step, from 0.
-    total_steps: number of all steps of the training."""
+    step_count: number of all steps of the training."""
     return (
-        1.0 - max(0.0, (step - decay_start_step) / (total_steps - decay_start_step))
+        1.0 - max(0.0, (step - decay_start_step) / (step_count - decay_start_step))
     ) ** 2
 
 
-def compute_next_weight_by_pi_controller(
+def compute_next_penalty_weight_by_pi_controller(
     penalty_weight: float,
     mask_score_excess: float,
     previous_mask_score_excess: float,

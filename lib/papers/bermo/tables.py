@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lib.core.types import Points, TaskName
 from lib.papers import published
 from lib.papers.bermo import recipes as bermo
 from lib.stats import compare
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_probing_table_without_misprints(
+def read_printed_probing_accuracies_with_corrections(
     table_name: str, row_label_columns: list[str]
 ) -> pd.DataFrame:
     """Return a printed table of probing accuracies in %, with misprints mended.
@@ -84,9 +85,9 @@ def make_table_of_run_scores(
     )
 
 
-def compute_printed_gains_over_bert(
-    printed_table: ScoreTable, row_name_template: str = "{}"
-) -> dict[str, float]:
+def compute_printed_gains_of_bermo_over_bert(
+    printed_table: ScoreTable, row_name_template_of_model: str = "{}"
+) -> dict[TaskName, Points]:
     """Return {task: points} by which BERMo's printed score is above BERT's.
 
     The score is that of the first printed metric of the task. A task that the table
@@ -94,13 +95,13 @@ def compute_printed_gains_over_bert(
 
     printed_table: {row: {("published", column): value}}, as `read_printed_bermo_scores`
     returns it.
-    row_name_template: the name of a row with {} in place of the model, such as
+    row_name_template_of_model: the name of a row with {} in place of the model, such as
     "Movement · {}"."""
     first = {
         column.task: ("published", column.title) for column in reversed(bermo.COLUMNS)
     }
-    ours = printed_table[row_name_template.format("BERMo")]
-    theirs = printed_table[row_name_template.format("BERT")]
+    ours = printed_table[row_name_template_of_model.format("BERMo")]
+    theirs = printed_table[row_name_template_of_model.format("BERT")]
     return {
         t: float(ours[key] - theirs[key])
         for t, key in reversed(first.items())

@@ -74,7 +74,7 @@ def draw_surface(
     axis_coordinates: np.ndarray,
     surface_heights: np.ndarray,
     title: str = "",
-    camera_angles: tuple[float, float] = (28, -125),
+    elevation_and_azimuth_in_degrees: tuple[float, float] = (28, -125),
 ) -> None:
     """Draw the output of a network as a surface over its two inputs, on a 3-d axis.
 
@@ -83,7 +83,7 @@ def draw_surface(
 
     axis_coordinates: [N], the values of either input.
     surface_heights: outputs z [N, N]; a row has one value of the second input.
-    camera_angles: elevation and azimuth in degrees."""
+    elevation_and_azimuth_in_degrees: elevation and azimuth in degrees."""
     x, y = np.meshgrid(axis_coordinates, axis_coordinates)
     surface_heights = (surface_heights - surface_heights.min()) / (
         np.ptp(surface_heights) or 1
@@ -105,7 +105,7 @@ def draw_surface(
     # of the three corners, neighbours on a steep edge would alternate in colour.
     heights = surface_heights.ravel()[triangles]
     drawn.set_array((heights.min(1) + heights.max(1)) / 2)
-    axis.view_init(*camera_angles)
+    axis.view_init(*elevation_and_azimuth_in_degrees)
     axis.set_title(title, fontsize=9, y=0.99)
     ticks = [-15, -5, 5]
     label = "z, share of its range (linear)"

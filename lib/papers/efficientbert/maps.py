@@ -22,7 +22,7 @@ from lib.train.batches import Encoded, encode_split, make_batch
 from lib.train.matching import record_states_and_attention_scores
 
 
-class LastLayer(NamedTuple):
+class LastLayerArrays(NamedTuple):
     attention: np.ndarray  # Probabilities [A, T, T].
     output: np.ndarray  # [T, H].
 
@@ -101,7 +101,7 @@ def compute_last_layer_outputs(
     row_index: int,
     projection: students.LinearWeights | None,
     numerics: Numerics,
-) -> LastLayer:
+) -> LastLayerArrays:
     """Return attention [A, T, T] and output [T, H] of a model's last layer on one row.
 
     Attention is the softmax of the scores. Both are float32 arrays on the CPU, so that
@@ -124,11 +124,11 @@ def compute_last_layer_outputs(
         weight, bias = (value.to(output.device) for value in projection)
         output = torch.nn.functional.linear(output, weight, bias)
     attention = seen["scores"][-1].float().softmax(-1)[0].cpu().numpy()
-    return LastLayer(attention, output[0].cpu().numpy())
+    return LastLayerArrays(attention, output[0].cpu().numpy())
 
 
 def measure_last_layer_similarity(
-    reference_outputs: list[LastLayer], model_outputs: list[LastLayer]
+    reference_outputs: list[LastLayerArrays], model_outputs: list[LastLayerArrays]
 ) -> Metrics:
     """Return how similar a model's last layer is to a reference's, as three numbers.
 

@@ -689,7 +689,7 @@ def read_printed_table(table_name: str) -> ScoreTable:
     )
 
 
-def format_model_name(row_name: str, profile: ExperimentSize) -> str:
+def replace_teacher_name_by_encoder_name(row_name: str, profile: ExperimentSize) -> str:
     """Return the name by which a model is shown on pages of our results.
 
     It is the name in EfficientBERT's tables, except that "BERT_BASE (Teacher)" becomes
@@ -720,14 +720,17 @@ def rename_teacher_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
     interval. A source is the heading of a set of runs, such as "recorded, mini":
     results kept in git, at the profile (size of the experiment) mini. The model
     "BERT_BASE (Teacher)" gets the name of the encoder that is the teacher there
-    (`format_model_name`)."""
+    (`replace_teacher_name_by_encoder_name`)."""
     return {
-        (source, format_model_name(row_name, source.rpartition(", ")[2])): e
+        (
+            source,
+            replace_teacher_name_by_encoder_name(row_name, source.rpartition(", ")[2]),
+        ): e
         for (source, row_name), e in estimates.items()
     }
 
 
-def make_table_of_scores(
+def make_table_of_printed_and_our_scores(
     printed_table: ScoreTable,
     runs: Any,
     further_network_names: Iterable[str] = (),

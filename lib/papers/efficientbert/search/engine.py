@@ -83,7 +83,7 @@ def search_networks(
         entry = Evaluation(
             candidate, space.make_deduplication_key(candidate), score, seconds, failed
         )
-        append_line_with_digest(
+        append_history_line_with_digest(
             history_path,
             {**vars(entry), "candidate": space.convert_layers_to_json(candidate)},
         )
@@ -125,7 +125,7 @@ def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
     return max(worked, key=lambda e: e.score)
 
 
-def append_line_with_digest(path: Path, entry: Json) -> None:
+def append_history_line_with_digest(path: Path, entry: Json) -> None:
     """Append an entry to the history file of a search, as a JSON line with a digest.
 
     A process that is killed may leave an incomplete line. By the digest
@@ -200,7 +200,7 @@ def read_or_restart_history(
     )
     if not lines or canonical(lines[0][0]) != canonical(header):
         history_path.unlink(missing_ok=True)
-        append_line_with_digest(history_path, header)
+        append_history_line_with_digest(history_path, header)
         return []
     os.truncate(history_path, sum(len(line) for _, line in lines))
     return [

@@ -9,12 +9,12 @@ from bisect import bisect
 import numpy as np
 
 
-class LayerChoices:
+class LayerOptionCombinations:
     """This class counts and draws combinations of one option for each layer.
 
     Each option has a cost. Only combinations count whose total cost lies between
-    `min_total` and `max_total`, both included. All of them are equally likely to be
-    drawn. There must be fewer than 2**63 combinations.
+    `min_total_cost` and `max_total_cost`, both included. All of them are equally likely
+    to be drawn. There must be fewer than 2**63 combinations.
 
     Attribute `ways[n]` is (sums [S], counts [S + 1]) for the last n layers: all
     possible total costs in ascending order, and the number of combinations below each
@@ -24,11 +24,11 @@ class LayerChoices:
     parameters."""
 
     def __init__(
-        self, costs_by_layer: list[list[int]], min_total: int, max_total: int
+        self, costs_by_layer: list[list[int]], min_total_cost: int, max_total_cost: int
     ) -> None:
         self.costs = [np.asarray(c, np.int64) for c in costs_by_layer]
-        self.low = min_total
-        self.high = max_total
+        self.low = min_total_cost
+        self.high = max_total_cost
         sums = np.zeros(1, np.int64)
         counts = np.ones(1, np.int64)
         self.ways = [(sums, np.array([0, 1]))]
@@ -45,8 +45,8 @@ class LayerChoices:
     def count_combinations(self) -> int:
         """Count the combinations of options whose total cost is in the window.
 
-        A combination has one option for each layer. The window is from `min_total` to
-        `max_total`, both included. A result of 0 shows that no network fits."""
+        A combination has one option for each layer. The window is from `min_total_cost`
+        to `max_total_cost`, both included. A result of 0 shows that no network fits."""
         return int(self.count_combinations_of_last_layers(0, 0))
 
     def count_combinations_of_last_layers(
@@ -57,7 +57,8 @@ class LayerChoices:
 
         A combination has one option for each of the last layers, which are
         `first_layer`, counted from 0, and all after it. The window is that of the total
-        cost, `min_total` to `max_total`. Random draws use the counts as weights.
+        cost, `min_total_cost` to `max_total_cost`. Random draws use the counts as
+        weights.
 
         cost_of_earlier_layers: the cost of the layers before `first_layer`, one number
         or an array. The result has its shape."""

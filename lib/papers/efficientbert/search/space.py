@@ -47,7 +47,7 @@ from lib.papers.efficientbert.search.net import (
     count_net_parameters,
 )
 from lib.papers.efficientbert.search.net import from_json as read_net
-from lib.papers.efficientbert.search.sizes import LayerChoices
+from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
 
 SpaceDescriptor = Json  # What Space.to_json returns.
 BOTH = ("formula", "ids")
@@ -206,7 +206,7 @@ class Space:
         )
 
     @cached_property
-    def size_choices_within_bounds(self) -> LayerChoices:
+    def size_choices_within_bounds(self) -> LayerOptionCombinations:
         """Return an object that counts and draws the sizes of all layers.
 
         A layer's size is its number of feed-forward networks and their width. Only
@@ -216,7 +216,7 @@ class Space:
             [self.ffn_parameter_counts_by_size[i] for i in layer_choices]
             for layer_choices in self.allowed_size_indices_by_layer
         ]
-        return LayerChoices(
+        return LayerOptionCombinations(
             costs,
             self.low - self.parameter_count_without_ffns,
             (self.high or ENDLESS) - self.parameter_count_without_ffns,
