@@ -339,7 +339,7 @@ def make_missing_runs_and_pages(
         print(pages.describe_where_results_appear(), flush=True)
         if execute_missing_runs:
             specs = notebook.list_specs_to_run(
-                *(builder.grids for builder in pages.builders)
+                *(builder.rows_by_variable for builder in pages.builders)
             )
             clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
             run_baselines_and_print_scores(scope, specs, clock)

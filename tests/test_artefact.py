@@ -154,7 +154,7 @@ def test_floats_have_four_digits_and_printed_numbers_their_own(value, text):
 def test_a_figure_overwrites_no_table(page):
     page.show_table(pd.DataFrame({"score": ["81.2"]}), "Table")
     page.show_figure(plt.subplots()[0], pd.DataFrame({"x": [1, 2]}))
-    assert len(page.files) == len(set(page.files))
+    assert len(page.written_files) == len(set(page.written_files))
     assert "81.2" in (page.folder / f"{NAME}.csv").read_text()
     assert "81.2" not in (page.folder / f"{NAME}.figure.csv").read_text()
 
@@ -166,7 +166,7 @@ def test_what_has_no_run_says_what_it_would_show(page):
         pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]),
         "Scores in points",
     )
-    assert not page.files and "<table" not in page.html()
+    assert not page.written_files and "<table" not in page.html()
     for words in (
         "It draws candidate, final",
         "Scores of nothing",
@@ -395,7 +395,7 @@ def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
     page.show_forest_plot(
         {("recorded, toy", "SST-2"): None}, {"SST-2": 2.0}, "a minus b (points)"
     )
-    assert not page.html() and not page.files
+    assert not page.html() and not page.written_files
     few = Estimate(1.0, nan, nan, 1, 1, nan, 1.0)
     for place, label in (("SST-2", "a minus b"), ("b, SST-2", "a minus another")):
         estimates = {("this run, toy", place): few}
@@ -410,12 +410,12 @@ def test_a_page_shows_no_picture_of_printed_numbers_alone(page):
 
 def test_lone_dots_are_a_sentence_and_no_picture(page):
     """But for a first look at toy, whose dots show how."""
-    page.values["profile"] = "mini"
+    page.parameter_values["profile"] = "mini"
     few = Estimate(-1.0, nan, nan, 1, 1, nan, 1.0)
     page.show_forest_plot(
         {("recorded, mini", "SST-2"): few}, {"SST-2": 2.0}, "a minus b (points)"
     )
-    assert "<svg" not in page.html() and not page.files
+    assert "<svg" not in page.html() and not page.written_files
     assert "No picture. A minus b: −1.0 points, 1 seed: too few" in page.light()
 
 

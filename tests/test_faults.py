@@ -672,7 +672,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     for thread in threading.enumerate():
         if thread.name.startswith("ThreadPoolExecutor"):
             thread.join()
-    assert capfd.readouterr().out == "" and not pages.builders[0].failed
+    assert capfd.readouterr().out == "" and not pages.builders[0].failure_reason
 
 
 def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
@@ -687,11 +687,13 @@ def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
         pass
     pages.render_pages_completed_by_run(runs[1])
     (page,) = pages.builders
-    assert not (page.left or page.failed or page.tried)
+    assert not (page.unfinished_specs or page.failure_reason or page.last_tried_digest)
     pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
     for run in runs:
         pages.render_pages_completed_by_run(run)
-    assert not (pages.builders[0].left or pages.builders[0].tried)
+    assert not (
+        pages.builders[0].unfinished_specs or pages.builders[0].last_tried_digest
+    )
 
 
 STANDS = """
@@ -884,8 +886,8 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     """In its table, its data, its HTML and what its last cell wrote."""
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
     (path,) = workbook.glob("data_t02*")
-    page = builder.PageBuilder(path, tmp_path / "page", text=path.read_text())
-    page.values = notebook.complete_parameter_values(path, {})
+    page = builder.PageBuilder(path, tmp_path / "page", notebook_text=path.read_text())
+    page.parameter_values = notebook.complete_parameter_values(path, {})
     page.folder.mkdir()
     former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
     for place in former:

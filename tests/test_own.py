@@ -1048,7 +1048,7 @@ def shown(capsys, name):
 def test_the_answer_of_a_page_is_shown_by_its_notebook(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     body = {"answer": ["On reviews.tsv: take Int8."], "differs": ["Your own data."]}
-    monkeypatch.setattr(site.PageBuilder, "page_json", body)
+    monkeypatch.setattr(site.PageBuilder, "page_summary", body)
     page = put(tmp_path / "scratch/92_your_task/mine", "92_your_task.html", "page")
     lines = shown(capsys, "92_your_task").splitlines()
     assert lines == ["Your own data.", "  On reviews.tsv: take Int8.", f"  {page}"]

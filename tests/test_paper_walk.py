@@ -204,8 +204,10 @@ class Here:
 def perform(page):
     """As lib.report.builder.execute_notebook_with_papermill, in a shell of this
     process."""
-    os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
-    body = nbformat.reads(page.text, 4)
+    os.environ[notebook.BATCH] = json.dumps(
+        [str(page.folder), list(page.changes_to_notebook)]
+    )
+    body = nbformat.reads(page.notebook_text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
     shell.reset()
     for cell in body.cells:
@@ -214,7 +216,7 @@ def perform(page):
         source = cell.source
         if "parameters" in cell.metadata.get("tags", []):
             source += "\n" + "\n".join(
-                f"{name} = {value!r}" for name, value in page.values.items()
+                f"{name} = {value!r}" for name, value in page.parameter_values.items()
             )
         with capture_output() as shown:
             result = shell.run_cell(source)

@@ -257,5 +257,5 @@ def test_a_figure_without_axes_tells_its_titles():
     one.set_title("a layer")
     one.axis("off")
     two.set_title("its copy", loc="left")
-    assert plot.make_figure_metadata(figure)["Title"] == "a layer; its copy"
+    assert plot.make_svg_metadata_with_title(figure)["Title"] == "a layer; its copy"
     plt.close(figure)

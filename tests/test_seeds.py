@@ -266,7 +266,9 @@ def metrics(monkeypatch):
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
     (e,) = runs().estimate_differences("a", "b").values()
     assert (e.n_seeds, e.mean, e.region) == (3, pytest.approx(10), (0, np.inf))
-    (e,) = replace(runs(), page="another").estimate_differences("a", "b").values()
+    (e,) = (
+        replace(runs(), notebook_id="another").estimate_differences("a", "b").values()
+    )
     assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
 
 

@@ -21,6 +21,7 @@ from lib.core.names import Absent, Refused
 from lib.core.spec import Spec, make_spec_from_json
 from lib.core.steps import STEPS
 from lib.core.store import Run, Store
+from lib.core.types import ExperimentSize
 from lib.data import Task
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 def open_finished_run(
     run_or_notebook_name: str,
-    profile: str = "toy",
+    profile: ExperimentSize = "toy",
     keep_weights: bool = False,
     **row_labels: Any,
 ) -> OpenedRun:
@@ -154,7 +155,7 @@ def open_finished_run(
 
 
 def find_spec_by_labels(
-    notebook_id: str, profile: str, row_labels: dict[str, Any]
+    notebook_id: str, profile: ExperimentSize, row_labels: dict[str, Any]
 ) -> Spec:
     """Return the one Spec in a notebook's list of runs that has the given labels.
 

@@ -43,7 +43,7 @@ from lib.core.execute import read_commit_hash_as_dict
 from lib.core.papers import find_paper_name_of_notebook
 from lib.core.rows import Row, format_kept_head_fraction
 from lib.core.store import Store
-from lib.core.types import Json
+from lib.core.types import ExperimentSize
 from lib.papers import grids
 from lib.report import plot, site, tables
 from lib.report.tables import (
@@ -52,7 +52,7 @@ from lib.report.tables import (
     collect_results,
     escape_markdown_line,
     format_table_cell,
-    join_levels_of_each_name,
+    join_header_levels,
     table_to_html,
     table_to_markdown,
     tabulate_finished_and_missing_seeds,
@@ -102,38 +102,40 @@ class Page:
     its methods. A run is one training or measurement, which is stored and reused.
 
     id: name of the notebook, such as "ghostbert_t03_pruned_vs_ghost".
-    values: {parameter of the notebook: value}.
+    parameter_values: {parameter of the notebook: value}.
     folder: where the files are written.
-    differs: sentences on how the notebook differs from its original in the repository;
-    none for a standard page.
-    used: {name of a run: "made here" or "recorded", or the state of a missing run, such
-    as "failed"}.
-    files: names of the files that were written.
-    noted: remarks that were shown, so that none is shown twice.
-    sentences: sentences on differences between models in runs of the page's own
-    profile, such as "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." They
-    may be shown below the title of the page.
-    ends: a sentence on the lowest and the highest score, which may be shown below the
-    title too; "" for none."""
+    changes_to_notebook: sentences on how the notebook differs from its original in the
+    repository; none for a standard page.
+    state_by_run_name: {name of a run: "made here" or "recorded", or the state of a
+    missing run, such as "failed"}.
+    written_files: names of the files that were written.
+    shown_remarks: remarks that were shown, so that none is shown twice.
+    difference_sentences: sentences on differences between models in runs of the page's
+    own profile, such as "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds."
+    They may be shown below the title of the page.
+    score_range_sentence: a sentence on the lowest and the highest score, which may be
+    shown below the title too; "" for none."""
 
     id: str
-    values: Json
+    parameter_values: notebook.ParameterValues
     folder: Path
-    differs: Sequence[str] = ()
-    used: dict[str, str] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
-    noted: set[str] = field(default_factory=set)
-    sentences: list[str] = field(default_factory=list)
-    ends: str = ""
+    changes_to_notebook: Sequence[str] = ()
+    state_by_run_name: dict[str, str] = field(default_factory=dict)
+    written_files: list[str] = field(default_factory=list)
+    shown_remarks: set[str] = field(default_factory=set)
+    difference_sentences: list[str] = field(default_factory=list)
+    score_range_sentence: str = ""
 
     @cached_property
-    def profile(self) -> str:
+    def profile(self) -> ExperimentSize:
         """Return the notebook's profile, the size of its experiments, such as "toy".
 
         The notebook lists its experiments for this profile. If its parameters name a
         user's own data or model, the result is of the class `ProfileWithUserData`: a
         str with the attributes `data` and `model`, which name them."""
-        return grids.find_profile_of_parameters({"profile": "toy"} | self.values)
+        return grids.find_profile_of_parameters(
+            {"profile": "toy"} | self.parameter_values
+        )
 
     @property
     def custom_data_and_model_notes(self) -> list[str]:
@@ -144,7 +146,9 @@ class Page:
         return grids.describe_user_data_and_model(self.profile)
 
     def collect_result_frame(
-        self, rows: Sequence[Row], if_missing: Literal["run", "skip", "make"] = "run"
+        self,
+        rows: Sequence[Row],
+        if_missing: Literal["run_if_by_hand", "run_always", "skip"] = "run_if_by_hand",
     ) -> pd.DataFrame:
         """Return a DataFrame with the results of experiments, a line for each.
 
@@ -155,12 +159,13 @@ class Page:
         page reports how many runs are missing, with the three most frequent reasons,
         unless an earlier call reported missing runs.
 
-        if_missing: what happens to missing runs. "run" executes them first if the
-        notebook is run by hand; a command that makes pages has executed them before.
-        "make" executes them always. "skip" neither executes nor reports them."""
+        if_missing: what happens to missing runs. "run_if_by_hand" executes them first
+        if the notebook is run by hand; a command that makes pages has executed them
+        before. "run_always" executes them always. "skip" neither executes nor reports
+        them."""
         lost = {}
         is_made = if_missing != "skip"
-        if if_missing == "make" or is_made and not os.environ.get(notebook.BATCH):
+        if if_missing == "run_always" or is_made and not os.environ.get(notebook.BATCH):
             specs = [row.spec for row in rows]
             if todo := Store().list_missing_specs(specs):
                 clock = sweep.TimeForecast(
@@ -190,8 +195,8 @@ class Page:
             elif is_made:
                 states[row["spec"].name] = row["state"]
                 reasons[row["spec"].name] = row["error"] or how
-        self.used |= states
-        if not any("runs missing" in line for line in self.noted):
+        self.state_by_run_name |= states
+        if not any("runs missing" in line for line in self.shown_remarks):
             missing = f"of {len(states)} runs missing"
             common = Counter(reasons.values()).most_common(3)
             self.show_remarks(f"{n} {missing}: {text}" for text, n in common)
@@ -222,9 +227,9 @@ class Page:
         those of the architecture searches that found them."""
         lookup_only_rows = list_lookup_only_rows() if list_lookup_only_rows else []
         if callable(rows_or_grid):
-            changes = notebook.list_changed_parameters(self.id, self.values)
+            changes = notebook.list_changed_parameters(self.id, self.parameter_values)
             rows = plans.list_rows_to_run(
-                rows_or_grid, self.profile, self.values, self.id, changes
+                rows_or_grid, self.profile, self.parameter_values, self.id, changes
             )
             rows = transform_rows(self.expand_rows_to_planned_seeds(rows, self.profile))
             for label, names in plans.read_skipped_run_label_values(
@@ -257,12 +262,14 @@ class Page:
         runs = Runs(made, recorded_frame, self.profile, self.id)
         if not self.custom_data_and_model_notes:
             self.show_remarks(list_score_caveats(runs))
-            if self.profile == "toy" and not self.ends:
-                self.ends = describe_score_range(rows, made, self.profile)
+            if self.profile == "toy" and not self.score_range_sentence:
+                self.score_range_sentence = describe_score_range(
+                    rows, made, self.profile
+                )
         return runs
 
     def expand_rows_to_planned_seeds(
-        self, rows: Sequence[Row], profile: str
+        self, rows: Sequence[Row], profile: ExperimentSize
     ) -> Sequence[Row]:
         """Return experiments, each repeated at the seeds that were planned for it.
 
@@ -272,14 +279,16 @@ class Page:
         the user sets seeds, or brings data or a model.
 
         profile: size of the experiments. Only "mini" and "base" have planned seeds."""
-        is_asked = self.values.get("seeds") or self.custom_data_and_model_notes
+        is_asked = (
+            self.parameter_values.get("seeds") or self.custom_data_and_model_notes
+        )
         return (
             rows if is_asked else repeat_rows_at_planned_seeds(self.id, profile, rows)
         )
 
     def show_table(
         self,
-        frame: pd.DataFrame | Mapping[Any, Mapping[Any, Any]],
+        frame: pd.DataFrame | tables.CellByRowAndColumn,
         caption: str,
         file_suffix: str = "",
         index_names: str | list[str] | None = None,
@@ -304,7 +313,7 @@ class Page:
             caption = (
                 f"{caption.removesuffix('.')}. {self.custom_data_and_model_notes[0]}"
             )
-        rows = ", ".join(join_levels_of_each_name(frame.index, " "))
+        rows = ", ".join(join_header_levels(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
@@ -313,11 +322,11 @@ class Page:
         text = frame.map(format_table_cell, na_action="ignore")
         stem = self._build_file_stem(file_suffix)
         shown, turned = arrange_columns_for_page(text)
-        flat = text.set_axis(join_levels_of_each_name(text.columns, ", "), axis=1)
+        flat = text.set_axis(join_header_levels(text.columns, ", "), axis=1)
         self._write_file(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
         light = table_to_markdown(
-            shown.set_axis(join_levels_of_each_name(shown.columns, ", "), axis=1)
+            shown.set_axis(join_header_levels(shown.columns, ", "), axis=1)
         )
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):
@@ -344,8 +353,10 @@ class Page:
         remark_prefix: text before each remark.
         collapsible_title: title of a block that a reader unfolds to see the
         remarks; "" shows them openly."""
-        remarks = [line for line in dict.fromkeys(remarks) if line not in self.noted]
-        self.noted |= {*remarks}
+        remarks = [
+            line for line in dict.fromkeys(remarks) if line not in self.shown_remarks
+        ]
+        self.shown_remarks |= {*remarks}
         text = "".join(
             f"- {escape_markdown_line(f'{remark_prefix}{line}')}\n" for line in remarks
         )
@@ -399,7 +410,7 @@ class Page:
         self._write_file(f"{stem}.svg", svg)
         with disk.write_atomically(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
-        self.files.append(f"{stem}.png")
+        self.written_files.append(f"{stem}.png")
         self._write_file(f"{stem}.figure.csv", data.to_csv(index=False))
         display_figure(figure, f"{stem}.png", svg)
 
@@ -416,8 +427,8 @@ class Page:
 
     def show_forest_plot(
         self,
-        estimates_by_row: plot.EstimatesByRow,
-        printed_differences: plot.DifferencesByRow = (),
+        estimates_by_row: plot.EstimateBySourceAndRow,
+        printed_differences: plot.PrintedPointsByRow = (),
         axis_label: str = "difference (points)",
         file_suffix: str = "",
     ) -> None:
@@ -451,7 +462,7 @@ class Page:
             display_text(f"No picture. {escape_markdown_line(text)}.")
 
     def store_difference_sentences(
-        self, estimates_by_row: plot.EstimatesByRow, difference_label: str
+        self, estimates_by_row: plot.EstimateBySourceAndRow, difference_label: str
     ) -> None:
         """Keep a sentence on each measured difference, for the text below the title.
 
@@ -466,7 +477,7 @@ class Page:
         method, is_named, _ = difference_label.rpartition(" another")
         start = f"{method} " if is_named else f"{difference_label}, "
         start = start[:1].upper() + start[1:]
-        self.sentences += [
+        self.difference_sentences += [
             f"{start}{place}: {compare.format_estimate_with_interval(e, spells_out_units=True)}."
             for (source, place), e in estimates_by_row.items()
             if e and source.endswith(f", {self.profile}")
@@ -477,12 +488,12 @@ class Page:
 
     def _write_file(self, file_name: str, text: str) -> None:
         disk.write_text_file(self.folder / file_name, paths.hide_local_paths(text))
-        self.files.append(file_name)
+        self.written_files.append(file_name)
 
     def show_verdicts_and_write_json(
         self,
         further_verdicts: Iterable[Verdict] = (),
-        *deviations_by_profile: Mapping[str, Sequence[str]],
+        *deviations_by_profile: Mapping[ExperimentSize, Sequence[str]],
         claim_ids: Iterable[str] | None = None,
         answer_sentences: Iterable[str] = (),
     ) -> None:
@@ -524,26 +535,30 @@ class Page:
             name: [*chain(*(lines.get(name, ()) for lines in deviations_by_profile))]
             for name in [*judged, profile]
         }
-        counted = Counter(how for how in self.used.values() if how in MADE.values())
+        counted = Counter(
+            how for how in self.state_by_run_name.values() if how in MADE.values()
+        )
         body = {
             "id": self.id,
             "profile": profile,
-            "differs": list(self.differs),
-            "parameters": self.values,
-            "answer": self.put_page_result_before_answer(
+            "differs": list(self.changes_to_notebook),
+            "parameters": self.parameter_values,
+            "answer": self.prepend_page_result_to_answer(
                 list(answer_sentences)
-                or list_main_result_sentences(verdicts, self.sentences, scale, opening)
+                or list_main_result_sentences(
+                    verdicts, self.difference_sentences, scale, opening
+                )
             ),
             "counts": format_verdict_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
-            or ("none" if self.used else "none needed"),
-            "runs": self.used,
+            or ("none" if self.state_by_run_name else "none needed"),
+            "runs": self.state_by_run_name,
             "records": source.digest_notebook_records(self.id)
             if profile in source.SCALES
             else "",
             "verdicts": list(map(convert_verdict_to_json, verdicts)),
             "deviations": differences,
-            "files": list(dict.fromkeys(self.files)),
+            "files": list(dict.fromkeys(self.written_files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | read_commit_hash_as_dict()
         self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
@@ -557,7 +572,7 @@ class Page:
         if not os.environ.get(notebook.BATCH):
             site.write_page_index_of_profile(self.profile[:])
 
-    def put_page_result_before_answer(self, answer_sentences: list[str]) -> list[str]:
+    def prepend_page_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)
@@ -568,8 +583,10 @@ class Page:
         none of the page's runs exists, a sentence at the start says so, at any profile.
 
         answer_sentences: the answer so far."""
-        if self.used and not {*self.used.values()} & {*MADE.values()}:
-            why = f"none of its {len(self.used)} runs is there"
+        if self.state_by_run_name and not {*self.state_by_run_name.values()} & {
+            *MADE.values()
+        }:
+            why = f"none of its {len(self.state_by_run_name)} runs is there"
             nothing = (
                 f"No comparison of this page is measured at {self.profile}: {why}."
             )
@@ -577,7 +594,9 @@ class Page:
                 nothing,
                 *(line for line in answer_sentences if "is measured at" not in line),
             ]
-        first = [*self.sentences, self.ends][0].removesuffix(".")
+        first = [*self.difference_sentences, self.score_range_sentence][0].removesuffix(
+            "."
+        )
         if self.profile != "toy" or self.custom_data_and_model_notes or not first:
             return answer_sentences
         first, one, _ = first.partition(", 1 seed")
@@ -585,12 +604,16 @@ class Page:
         opening = f"{first} ({scale}: shows how, proves nothing)."
         return [
             opening,
-            *(line for line in answer_sentences if line not in self.sentences),
+            *(
+                line
+                for line in answer_sentences
+                if line not in self.difference_sentences
+            ),
         ]
 
 
 def describe_score_range(
-    grid_rows: Sequence[Row], runs_frame: pd.DataFrame, profile: str
+    grid_rows: Sequence[Row], runs_frame: pd.DataFrame, profile: ExperimentSize
 ) -> str:
     """Return a sentence on the lowest and the highest score, for a page's answer.
 
@@ -626,18 +649,22 @@ def describe_score_range(
     return f"{between} points, {seeds}."
 
 
-def format_label_value(row: Mapping[Any, Any], label_name: str) -> str:
+def format_label_value(value_by_label: Mapping[Any, Any], label_name: str) -> str:
     """Return a label of an experiment in words, such as "seed 3" or "task CoLA".
 
     The name of a model stands alone. The label "m" (number of kept attention heads) is
     "3/12 of the width" in words, or "" where it is 0, which marks an unpruned model.
 
-    row: {label: value} of the experiment."""
+    value_by_label: {label: value} of the experiment."""
     if label_name == "m":
-        return f"{format_kept_head_fraction(row)} of the width" if row["m"] else ""
+        return (
+            f"{format_kept_head_fraction(value_by_label)} of the width"
+            if value_by_label["m"]
+            else ""
+        )
     if label_name == "model":
-        return str(row["model"])
-    return f"{label_name} {row[label_name]}"
+        return str(value_by_label["model"])
+    return f"{label_name} {value_by_label[label_name]}"
 
 
 def list_score_caveats(runs: Runs) -> list[str]:
@@ -654,7 +681,7 @@ def list_score_caveats(runs: Runs) -> list[str]:
     for _, frame, profile in runs.result_frames_with_source:
         if str(profile) in source.SCALES and len(frame):
             printed = source.list_metric_columns_of_claims(
-                find_paper_name_of_notebook(runs.page)
+                find_paper_name_of_notebook(runs.notebook_id)
             )
             lines += compare.describe_outlying_seeds(
                 frame, grids.select_score_columns_by_task(profile, printed)
@@ -710,34 +737,38 @@ def render_figure_svg(figure: Figure) -> str:
     The file has a title for readers who cannot see the figure, and no date, so that
     equal figures give equal text."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata=plot.make_figure_metadata(figure))
+    figure.savefig(
+        buffer, format="svg", metadata=plot.make_svg_metadata_with_title(figure)
+    )
     return buffer.getvalue()
 
 
 def display_figure(
-    figure: Figure, png_name: str | None = None, svg_text: str | None = None
+    figure: Figure, linked_png_name: str | None = None, rendered_svg: str | None = None
 ) -> None:
     """Show a matplotlib figure as output of the running notebook cell, and close it.
 
     The HTML page gets it as inline SVG, and the Markdown page gets a link to a PNG
     file.
 
-    png_name: the name of that PNG file, which the caller writes. With None the Markdown
-    page lacks the figure.
-    svg_text: the figure as SVG, if it was rendered before, which saves time."""
+    linked_png_name: the name of that PNG file, which the caller writes. With None the
+    Markdown page lacks the figure.
+    rendered_svg: the figure as SVG, if it was rendered before, which saves time."""
     link = ""
-    if png_name:
-        title = plot.make_figure_metadata(figure)["Title"]
-        link = f"![{escape_markdown_line(title)}]({png_name})"
-    display_text(link, render_figure_html(figure, svg_text))
+    if linked_png_name:
+        title = plot.make_svg_metadata_with_title(figure)["Title"]
+        link = f"![{escape_markdown_line(title)}]({linked_png_name})"
+    display_text(link, render_figure_html(figure, rendered_svg))
 
 
-def render_figure_html(figure: Figure, svg_text: str | None = None) -> str:
+def render_figure_html(figure: Figure, rendered_svg: str | None = None) -> str:
     """Return a figure as HTML with an inline SVG, and close it.
 
-    svg_text: the figure as SVG, if it was rendered before."""
-    svg_text = svg_text or render_figure_svg(figure)
-    image = svg_text[svg_text.index("<svg") :].replace("<svg", '<svg role="img"', 1)
+    rendered_svg: the figure as SVG, if it was rendered before."""
+    rendered_svg = rendered_svg or render_figure_svg(figure)
+    image = rendered_svg[rendered_svg.index("<svg") :].replace(
+        "<svg", '<svg role="img"', 1
+    )
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     plt.close(figure)
     return f"<figure{wide}>{image}</figure>"
@@ -746,7 +777,7 @@ def render_figure_html(figure: Figure, svg_text: str | None = None) -> str:
 def explore_with_widgets(
     draw_figure: Callable[..., Figure | None],
     prerendered_argument_name: str | None = None,
-    **widget_options: Any,
+    **widget_by_argument: Any,
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
 
@@ -759,7 +790,7 @@ def explore_with_widgets(
     prerendered_argument_name: an argument whose widget is a list of values. An HTML
     page then has one picture for each value, and the reader chooses among them without
     a kernel or a script. With None it has the one picture above.
-    widget_options: {argument of `draw_figure`: its widget, in a form that
+    widget_by_argument: {argument of `draw_figure`: its widget, in a form that
     ipywidgets.interact takes}, such as a list of values or (lowest, highest)."""
 
     @wraps(draw_figure)
@@ -767,21 +798,21 @@ def explore_with_widgets(
         if figure := draw_figure(**arguments):
             display_figure(figure)
 
-    if [] in widget_options.values():
+    if [] in widget_by_argument.values():
         return
     if can_show_widgets():
         import ipywidgets
 
-        ipywidgets.interact(show_result, **widget_options)
+        ipywidgets.interact(show_result, **widget_by_argument)
         return
     chosen = {
-        name: widget_options[name][0] if p.default is p.empty else p.default
+        name: widget_by_argument[name][0] if p.default is p.empty else p.default
         for name, p in signature(draw_figure).parameters.items()
     }
     if not prerendered_argument_name:
         return show_result(**chosen)
     pictures = {}
-    for number, value in enumerate(widget_options[prerendered_argument_name]):
+    for number, value in enumerate(widget_by_argument[prerendered_argument_name]):
         if figure := draw_figure(**chosen | {prerendered_argument_name: value}):
             prefix = rf"\g<0>{draw_figure.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, render_figure_html(figure))

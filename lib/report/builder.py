@@ -25,7 +25,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store, print_once
-from lib.core.types import Json
+from lib.core.types import ExperimentSize
 from lib.report import equation, front, verdicts
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
 TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
 
 
-# The summary of a page that the notebook's cell tagged "verdicts" wrote as JSON.
-PageJson: TypeAlias = Json
+# (id of a notebook, title of its page).
+PageIdAndTitle: TypeAlias = tuple[str, str]
 Seconds: TypeAlias = float
 
 
@@ -72,10 +72,12 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> str:
     store: where finished runs are looked up."""
     recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
-    for row in chain(*builder.grids.values()):
+    for row in chain(*builder.rows_by_variable.values()):
         run = store.look_up_state(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
-    return disk.digest_values(builder.text, digest_shared_page_inputs(), results)
+    return disk.digest_values(
+        builder.notebook_text, digest_shared_page_inputs(), results
+    )
 
 
 @dataclass(eq=False)
@@ -84,36 +86,36 @@ class PageBuilder:
 
     path: the notebook.
     folder: where the page is written.
-    differs: sentences on how the notebook differs from its original in the repository;
-    none for a standard page.
-    values: {parameter of the notebook: value}, with all parameters.
-    text: JSON text of the notebook when the command began.
-    grids: {variable of the notebook: its Rows, which are experiments, each with labels
-    and the description of a run}. Those of the variable `grid` are run, others are only
-    looked up.
-    left: Specs (descriptions of runs) whose runs are not finished; the page waits for
-    them.
-    failed: why the page could not be made; "" if no attempt failed.
-    tried: digest of all that the page is made from, at the last attempt to make it; ""
-    before the first attempt. A page that failed is not tried again with the same
-    digest."""
+    changes_to_notebook: sentences on how the notebook differs from its original in the
+    repository; none for a standard page.
+    parameter_values: {parameter of the notebook: value}, with all parameters.
+    notebook_text: JSON text of the notebook when the command began.
+    rows_by_variable: {variable of the notebook: its Rows, which are experiments, each
+    with labels and the description of a run}. Those of the variable `grid` are run,
+    others are only looked up.
+    unfinished_specs: Specs (descriptions of runs) whose runs are not finished; the page
+    waits for them.
+    failure_reason: why the page could not be made; "" if no attempt failed.
+    last_tried_digest: digest of all that the page is made from, at the last attempt to
+    make it; "" before the first attempt. A page that failed is not tried again with the
+    same digest."""
 
     path: Path
     folder: Path
-    differs: Sequence[str] = ()
-    values: Json = field(default_factory=dict)
-    text: str = ""
-    grids: dict[str, list[Row]] = field(default_factory=dict)
-    left: set[Spec] = field(default_factory=set)
-    failed: str = ""
-    tried: str = ""
+    changes_to_notebook: Sequence[str] = ()
+    parameter_values: notebook.ParameterValues = field(default_factory=dict)
+    notebook_text: str = ""
+    rows_by_variable: dict[str, list[Row]] = field(default_factory=dict)
+    unfinished_specs: set[Spec] = field(default_factory=set)
+    failure_reason: str = ""
+    last_tried_digest: str = ""
 
     @property
     def html_path(self) -> Path:
         return self.folder / f"{notebook.make_notebook_id(self.path)}.html"
 
     @property
-    def page_json(self) -> PageJson | None:
+    def page_summary(self) -> notebook.PageSummary | None:
         """Return the JSON summary that the notebook's "verdicts" cell wrote, or None.
 
         The summary has the page's answer (sentences with the main result), parameters,
@@ -136,7 +138,7 @@ class PageBuilder:
 
         The index of pages shows the reason. Paths of this machine's folders in the
         reason are replaced by placeholders."""
-        self.failed = paths.hide_local_paths(reason)
+        self.failure_reason = paths.hide_local_paths(reason)
         self.html_path.unlink(missing_ok=True)
 
 
@@ -187,7 +189,7 @@ def is_page_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
     input_digest: the digest of what the page is to be made from
     (`digest_page_inputs`)."""
     html, mark = split_html_and_digest(builder.html_path)
-    return bool(builder.page_json) and mark == compute_digest_of_page_files(
+    return bool(builder.page_summary) and mark == compute_digest_of_page_files(
         builder, input_digest, html
     )
 
@@ -213,7 +215,7 @@ def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
         body = notebook.read_notebook_page_json(folder, name)
         assert body is not None
         remove_outdated_pictures(folder, name, body["files"])
-        if body["profile"] in judging.SCALES and not builder.differs:
+        if body["profile"] in judging.SCALES and not builder.changes_to_notebook:
             text = convert_to_markdown(book, notebook.read_notebook_title(path), body)
             disk.write_text_file(folder / f"{name}.page.md", text)
         html = convert_to_html(path, book, body)
@@ -280,7 +282,9 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
     name, folder = notebook.make_notebook_id(builder.path), builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.format_project_path(output)}"
-    os.environ[notebook.BATCH] = json.dumps([str(folder), list(builder.differs)])
+    os.environ[notebook.BATCH] = json.dumps(
+        [str(folder), list(builder.changes_to_notebook)]
+    )
     with tempfile.TemporaryDirectory(
         prefix="kernel-",
         ignore_cleanup_errors=True,
@@ -288,7 +292,7 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
     ) as place:
         ledger.unlink(missing_ok=True)
         writer = Path(place, f"{name}.ipynb")
-        writer.write_text(builder.text)
+        writer.write_text(builder.notebook_text)
         # Kernels that start at the same time would compete for TCP ports, so each has
         # Unix sockets in its own folder.
         kernel = {
@@ -301,7 +305,7 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
                 papermill.execute_notebook(
                     str(writer),
                     str(writer),
-                    builder.values,
+                    builder.parameter_values,
                     kernel_name="python3",
                     cwd=str(paths.ROOT),
                     progress_bar=False,
@@ -433,7 +437,7 @@ def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
 
 
 def convert_to_html(
-    notebook_path: Path, notebook_json: NotebookNode, page_json: PageJson
+    notebook_path: Path, notebook_json: NotebookNode, page_summary: notebook.PageSummary
 ) -> str:
     """Return the HTML page of an executed notebook.
 
@@ -444,7 +448,7 @@ def convert_to_html(
 
     notebook_path: the notebook's file in the repository.
     notebook_json: the executed notebook.
-    page_json: the summary that the notebook's cell tagged "verdicts" wrote, with
+    page_summary: the summary that the notebook's cell tagged "verdicts" wrote, with
     answer, profile (size of the experiments) and files."""
     from nbconvert import HTMLExporter
 
@@ -464,12 +468,12 @@ def convert_to_html(
                     )
                 )
     parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    profile, differs = page_json["profile"], page_json["differs"]
+    profile, differs = page_summary["profile"], page_summary["differs"]
     top = parts.top(profile, notebook.read_notebook_title(notebook_path), differs)
-    turns = () if differs else find_previous_and_next_pages(page_json["id"], profile)
+    turns = () if differs else find_previous_and_next_pages(page_summary["id"], profile)
     around: Any = {
         "top": str(top),
-        "bottom": str(parts.bottom(page_json, *turns)),
+        "bottom": str(parts.bottom(page_summary, *turns)),
         "is_method": notebook.is_method_explanation_notebook(notebook_path),
         "fold": FOLD,
     }
@@ -487,12 +491,14 @@ def convert_to_html(
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
     home = f"../../../{profile}/" if differs else ""
-    return page.replace("</h1>", f"</h1>{parts.answer(page_json['answer'], home)}", 1)
+    return page.replace(
+        "</h1>", f"</h1>{parts.answer(page_summary['answer'], home)}", 1
+    )
 
 
 def find_previous_and_next_pages(
-    notebook_id: str, profile: str
-) -> list[tuple[str, str] | None]:
+    notebook_id: str, profile: ExperimentSize
+) -> list[PageIdAndTitle | None]:
     """Return [previous page, next page] of a notebook's page, for the links at its end.
 
     A page is (notebook id, title), in the order of the index of pages. It is None at
@@ -511,7 +517,7 @@ def find_previous_and_next_pages(
 
 
 def convert_to_markdown(
-    notebook_json: Mapping[str, Any], title: str, page_json: PageJson
+    notebook_json: Mapping[str, Any], title: str, page_summary: notebook.PageSummary
 ) -> str:
     """Return an executed notebook as a Markdown page, for a code host such as GitHub.
 
@@ -523,13 +529,13 @@ def convert_to_markdown(
 
     notebook_json: the executed notebook.
     title: the heading of the page.
-    page_json: the summary that the notebook's cell tagged "verdicts" wrote, with
+    page_summary: the summary that the notebook's cell tagged "verdicts" wrote, with
     answer and profile."""
-    path = notebook.find_notebook_path(page_json["id"])
+    path = notebook.find_notebook_path(page_summary["id"])
     place = f"notebooks/{path.relative_to(paths.NOTEBOOKS).as_posix()}"
-    made = f"Profile {page_json['profile']}, made of [`{place}`](../../{place}), "
-    made += f"records `{page_json['records']}`."
-    first, *more = page_json["answer"] or [""]
+    made = f"Profile {page_summary['profile']}, made of [`{place}`](../../{place}), "
+    made += f"records `{page_summary['records']}`."
+    first, *more = page_summary["answer"] or [""]
     parts = [f"# {title}", first and f"**{first}**", "\n".join(f"- {m}" for m in more)]
     is_method = notebook.is_method_explanation_notebook(path)
     cells = move_first_picture_below_title(

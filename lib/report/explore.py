@@ -22,7 +22,7 @@ from lib.claims import evidence, judging, lists, notebook, planned, words
 from lib.core import paths
 from lib.core.papers import find_notebook_path
 from lib.core.store import Run
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json
 from lib.papers import frontier
 from lib.papers.published import PointsByRow
 from lib.report import plot, verdicts
@@ -70,7 +70,9 @@ LOOK: Json = {
 
 # Data of a 3-D surface: (the N coordinates on either axis, {scale of z, such as "linear
 # z": heights z [N, N]}).
-GridAndHeights: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
+CoordinatesAndHeightsByScale: TypeAlias = tuple[np.ndarray, Mapping[str, np.ndarray]]
+# {value in a list beside a figure: whether a reader chose it}.
+IsChosenByValue: TypeAlias = dict[str, bool]
 
 
 @dataclass(frozen=True)
@@ -83,31 +85,32 @@ class LiveFigure:
     the trace shows), `page` (the notebook that has their numbers) and sometimes `ends`
     (the range of x).
 
-    single: names of lists in which exactly one value is chosen.
-    several: {list in which several values can be chosen: {value: whether chosen at
-    first}}.
+    single_choice_selectors: names of lists in which exactly one value is chosen.
+    initial_choices_by_multi_selector: {list in which several values can be chosen:
+    {value: whether chosen at first}}.
     layout: options of Plotly's layout.
-    changes: {chosen value: {path in the layout, such as "xaxis.title.text": what the
-    choice sets there}}.
-    row: pixels that each drawn row adds to the height; 0 for a fixed height."""
+    layout_changes_by_choice: {chosen value: {path in the layout, such as
+    "xaxis.title.text": what the choice sets there}}.
+    pixels_per_row: pixels that each drawn row adds to the height; 0 for a fixed
+    height."""
 
     title: str
     traces: Sequence[Json]
-    single: Sequence[str]
-    several: Mapping[str, dict[str, bool]]
+    single_choice_selectors: Sequence[str]
+    initial_choices_by_multi_selector: Mapping[str, IsChosenByValue]
     layout: Json
-    changes: Mapping[str, Json] = field(default_factory=dict)
-    row: int = 0
+    layout_changes_by_choice: Mapping[str, Json] = field(default_factory=dict)
+    pixels_per_row: int = 0
 
-    def find_initial_selection_by_value(self, selector_name: str) -> dict[str, bool]:
+    def find_initial_choices(self, selector_name: str) -> IsChosenByValue:
         """Return {value: whether it is chosen at first} of one list beside the figure.
 
-        The field `several` gives it for some lists. In any other list the first value
-        is chosen.
+        The field `initial_choices_by_multi_selector` gives it for some lists. In any
+        other list the first value is chosen.
 
         selector_name: the name of the list, such as "task"."""
-        if selector_name in self.several:
-            return self.several[selector_name]
+        if selector_name in self.initial_choices_by_multi_selector:
+            return self.initial_choices_by_multi_selector[selector_name]
         metas = (trace["meta"] for trace in self.traces)
         values = [
             *dict.fromkeys(
@@ -140,13 +143,16 @@ class LiveFigure:
         import plotly.io
 
         options = {
-            n: self.find_initial_selection_by_value(n)
-            for n in (*self.single, *self.several)
+            n: self.find_initial_choices(n)
+            for n in (
+                *self.single_choice_selectors,
+                *self.initial_choices_by_multi_selector,
+            )
         }
         data = {"data": self.traces, "layout": LOOK | self.layout}
         more = {
-            "changes": self.changes,
-            "row": self.row,
+            "changes": self.layout_changes_by_choice,
+            "row": self.pixels_per_row,
             "links": self.link_by_notebook_id,
         }
         return PARTS.figure(
@@ -205,7 +211,7 @@ def format_score_with_interval(
     return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
 
 
-def find_finished_notebook_runs(notebook_id: str, profile: str) -> Runs:
+def find_finished_notebook_runs(notebook_id: str, profile: ExperimentSize) -> Runs:
     """Return the finished runs of a notebook's experiments, to plot them elsewhere.
 
     No run is made. The result, a Runs, has their labels and metrics and can compare
@@ -222,7 +228,7 @@ def find_finished_notebook_runs(notebook_id: str, profile: str) -> Runs:
     return Runs(frame, frame[:0], profile, notebook_id)
 
 
-def make_frontier_table(profile: str) -> pd.DataFrame:
+def make_frontier_table(profile: ExperimentSize) -> pd.DataFrame:
     """Return a DataFrame of the score and costs of each model on each task.
 
     The columns are task, model, method (of compression), kind (of method: "paper",
@@ -334,18 +340,28 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
 
 
 def format_model_hover_text(
-    row: Mapping[Any, Any], cost_column: str, cost_unit: str
+    frontier_row: Mapping[Any, Any], cost_column: str, cost_unit: str
 ) -> str:
     """Return the hover text of a model's point: its score, its cost and its runs.
 
-    row: a row of `make_frontier_table`, with model, task, score, interval, seeds, runs.
+    frontier_row: a row of `make_frontier_table`, with model, task, score, interval,
+    seeds, runs.
     cost_column: the column of the row with the cost.
     cost_unit: the unit of the cost."""
     score = format_score_with_interval(
-        row["score"], row["low"], row["high"], row["seeds"]
+        frontier_row["score"],
+        frontier_row["low"],
+        frontier_row["high"],
+        frontier_row["seeds"],
     )
-    lines = [f"<b>{row['model']}</b>, {row['task']}", f"score {score}"]
-    lines += [f"{row[cost_column]:,.1f} {cost_unit}", f"run {row['runs']}"]
+    lines = [
+        f"<b>{frontier_row['model']}</b>, {frontier_row['task']}",
+        f"score {score}",
+    ]
+    lines += [
+        f"{frontier_row[cost_column]:,.1f} {cost_unit}",
+        f"run {frontier_row['runs']}",
+    ]
     return "<br>".join(lines)
 
 
@@ -366,7 +382,7 @@ def read_verdicts_frame() -> pd.DataFrame:
     return table.assign(paper=[titles[paper] for paper in papers])
 
 
-def plot_claim_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
+def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
     """Return an interactive forest plot of comparisons that test the papers' claims.
 
     A row shows our estimate with its 95 % interval, the printed value as a diamond, and
@@ -374,10 +390,10 @@ def plot_claim_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
     chooses the paper, the unit of the differences (such as points), where the runs are
     from, and the outcomes (such as "agrees").
 
-    comparisons: the frame of `read_verdicts_frame`."""
+    verdicts_frame: the frame of `read_verdicts_frame`."""
     traces = []
     keys = ["paper", "unit", "profile", "claim", "word"]
-    groups: Any = comparisons.groupby(keys, sort=False)
+    groups: Any = verdicts_frame.groupby(keys, sort=False)
     for (paper, unit, profile, claim, word), rows in groups:
         records = rows.to_dict("records")
         labels = list(map(format_comparison_label, records))
@@ -428,41 +444,61 @@ def plot_claim_comparisons(comparisons: pd.DataFrame) -> LiveFigure:
         ["paper", "unit", "runs"],
         {"word": {word: word != words.NOT_MEASURED for word in words.WORDS}},
         layout,
-        {unit: {"xaxis.title.text": unit} for unit in comparisons["unit"].unique()},
+        {unit: {"xaxis.title.text": unit} for unit in verdicts_frame["unit"].unique()},
         ROW,
     )
 
 
-def format_comparison_label(row: Mapping[Any, Any]) -> str:
+def format_comparison_label(verdict_row: Mapping[Any, Any]) -> str:
     """Return the label of a row of a forest plot: what is compared, and the outcome.
 
     It is in HTML lines of at most 60 letters: "G1 Ghosts minus pruning: ✓ agrees",
     where G1 is the id of the claim.
 
-    row: a row of `read_verdicts_frame`, which is a comparison that tests a claim."""
-    text = f"{row['claim']} {row['sentence']}: {verdicts.add_symbol_to_verdict_word(row['word'])}"
+    verdict_row: a row of `read_verdicts_frame`, which is a comparison that tests a
+    claim."""
+    word = verdicts.add_symbol_to_verdict_word(verdict_row["word"])
+    text = f"{verdict_row['claim']} {verdict_row['sentence']}: {word}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
 
-def format_comparison_hover_text(row: Mapping[Any, Any]) -> str:
+def format_comparison_hover_text(verdict_row: Mapping[Any, Any]) -> str:
     """Return the hover text of a point in a forest plot of comparisons, as HTML lines.
 
     It has the claim of the paper, what is compared, our estimate, the printed value,
     the values for which the claim holds (such as > 0), the number of seeds, and the
     outcome with its reason.
 
-    row: a row of `read_verdicts_frame`, which is a comparison that tests a claim."""
-    lines = wrap(f"{row['claim']}: {lists.read_claims()[row['claim']]['says']}", 70)
-    lines += wrap(row["sentence"], 70)
-    printed = (
-        "" if row["printed"] != row["printed"] else f", printed {row['printed']:g}"
+    verdict_row: a row of `read_verdicts_frame`, which is a comparison that tests a
+    claim."""
+    lines = wrap(
+        f"{verdict_row['claim']}: {lists.read_claims()[verdict_row['claim']]['says']}",
+        70,
     )
-    lines.append(f"ours {row['shown'] or '–'} {row['unit']}{printed}")
-    ends = [row["region_low"], row["region_high"]]
+    lines += wrap(verdict_row["sentence"], 70)
+    printed = (
+        ""
+        if verdict_row["printed"] != verdict_row["printed"]
+        else f", printed {verdict_row['printed']:g}"
+    )
+    lines.append(f"ours {verdict_row['shown'] or '–'} {verdict_row['unit']}{printed}")
+    ends = [verdict_row["region_low"], verdict_row["region_high"]]
     claimed = ["any" if end != end else f"{end:g}" for end in ends]
     lines.append(f"claimed: from {claimed[0]} to {claimed[1]}")
-    lines.append(f"{row['done']} of {row['planned']} planned seeds")
-    lines += wrap(" ".join(filter(None, (row["word"], row["size"], row["reason"]))), 70)
+    lines.append(f"{verdict_row['done']} of {verdict_row['planned']} planned seeds")
+    lines += wrap(
+        " ".join(
+            filter(
+                None,
+                (
+                    verdict_row["word"],
+                    verdict_row["size"],
+                    verdict_row["reason"],
+                ),
+            )
+        ),
+        70,
+    )
     return "<br>".join(lines)
 
 
@@ -500,7 +536,7 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
 
 def plot_model_differences(
     differences: pd.DataFrame,
-    printed_differences: PointsByRow,
+    printed_baseline_minus_model: PointsByRow,
     title: str,
     baseline_model: str,
     notebook_id: str,
@@ -512,8 +548,9 @@ def plot_model_differences(
     diamonds. A reader chooses the task and where the runs are from.
 
     differences: tables of `compute_model_differences`, concatenated.
-    printed_differences: {"model, width, task": the paper's score of `baseline_model`
-    minus the model's, in points}. They are drawn with the opposite sign.
+    printed_baseline_minus_model: {"model, width, task": the paper's score of
+    `baseline_model` minus the model's, in points}. They are drawn with the opposite
+    sign.
     notebook_id: id of the notebook that has the numbers in a table; points link to
     it."""
     traces: list[Json] = []
@@ -552,7 +589,7 @@ def plot_model_differences(
                 },
             }
         )
-    for place, gap in printed_differences.items():
+    for place, gap in printed_baseline_minus_model.items():
         model, m, task = place.split(", ")
         text = f"printed: {model} minus {baseline_model}, {m}, {task}: {-gap:+g}"
         colour = looks.get(m, GREY)
@@ -573,7 +610,7 @@ def plot_model_differences(
 
 
 def plot_turnable_surfaces(
-    surface_by_name: Mapping[str, GridAndHeights],
+    surface_by_name: Mapping[str, CoordinatesAndHeightsByScale],
     z_scale_with_shared_range: str,
     title: str,
     notebook_id: str,

@@ -17,7 +17,7 @@ from lib.claims.words import Verdict, format_verdict_word_counts
 from lib.core import paths
 from lib.core.names import Refused
 from lib.core.papers import find_paper_name_of_notebook, list_papers_by_name
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json
 from lib.report import verdicts
 
 if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of pandas.
@@ -68,7 +68,7 @@ def find_index_heading_of_page(notebook_id: str) -> str:
     )
 
 
-def list_notebook_ids_in_index(profile: str) -> list[str]:
+def list_notebook_ids_in_index(profile: ExperimentSize) -> list[str]:
     """Return the ids of the notebooks that have a page at a profile, in index order.
 
     The index lists pages paper by paper. Only committed notebooks count. A notebook
@@ -306,7 +306,7 @@ def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
 
 
 def list_answer_sentences_of_paper(
-    paper: str, verdicts_by_id: Mapping[str, Verdict]
+    paper: str, verdict_by_claim_id: Mapping[str, Verdict]
 ) -> list[str]:
     """Return sentences with the main results of a paper, for its summary page.
 
@@ -314,8 +314,8 @@ def list_answer_sentences_of_paper(
     outcomes, such as "agrees", of all comparisons of central claims.
 
     paper: name of the paper's folder, such as "bermo".
-    verdicts_by_id: {claim id: Verdict, a claim with its measured comparisons}."""
-    central = [verdicts_by_id[id] for id in judging.list_central_claim_ids(paper)]
+    verdict_by_claim_id: {claim id: Verdict, a claim with its measured comparisons}."""
+    central = [verdict_by_claim_id[id] for id in judging.list_central_claim_ids(paper)]
     return [
         *verdicts.list_main_result_sentences(central, claim_test_profile=judging.SCALE)[
             :2

@@ -60,6 +60,7 @@ LOOKS["Embeddings alone"] = REST
 MARKERS = "osD^vP"
 MINUS = "\u2212"
 FIXED = "\u00a0"  # Non-breaking space.
+LowAndHigh: TypeAlias = tuple[float, float]  # Ends of a 95 % interval.
 WIDEST = 9.6  # Greatest width of a row of panels, in inches.
 
 
@@ -190,16 +191,16 @@ def make_panels(
     return figure, list(axes.flat[: len(titles)])
 
 
-def compute_t_interval_bounds(values: Any) -> tuple[float, float]:
+def compute_t_interval_of_mean(value_per_seed: Any) -> LowAndHigh:
     """Return (low, high) of the 95 % interval of a mean over seeds, by Student's t.
 
     seaborn takes this function as `errorbar`. Both ends are nan for fewer than SEEDS
     (3) values.
 
-    values: a Series with one value for each seed."""
-    if len(values) < SEEDS:
+    value_per_seed: a Series with one value for each seed."""
+    if len(value_per_seed) < SEEDS:
         return np.nan, np.nan
-    e = estimate_mean_over_seeds(values)
+    e = estimate_mean_over_seeds(value_per_seed)
     return e.low, e.high
 
 
@@ -208,7 +209,7 @@ def draw_means(
     frame: pd.DataFrame,
     x_column: str,
     y_column: str,
-    label: str,
+    legend_label: str,
     **line_options: Any,
 ) -> None:
     """Draw the mean of y at each x over the rows of a frame, with its 95 % interval.
@@ -218,8 +219,8 @@ def draw_means(
     y are left out.
 
     x_column, y_column: names of columns of the frame.
-    label: the name of the line in the legend. A key of LOOKS, such as "BERT", also sets
-    the colour, marker and dash.
+    legend_label: the name of the line in the legend. A key of LOOKS, such as "BERT",
+    also sets the colour, marker and dash.
     line_options: options of seaborn.lineplot, such as colour, in place of the default
     ones."""
     frame = frame.dropna(subset=y_column)
@@ -230,12 +231,12 @@ def draw_means(
         x=x_column,
         y=y_column,
         ax=axis,
-        label=label,
+        label=legend_label,
         legend=False,
         err_style="bars",
         err_kws={"capsize": 3},
-        errorbar=compute_t_interval_bounds,
-        **LOOKS.get(label, {}) | line_options,
+        errorbar=compute_t_interval_of_mean,
+        **LOOKS.get(legend_label, {}) | line_options,
     )
     few = frame[frame.groupby(x_column)[y_column].transform("size") < SEEDS]
     colour = axis.get_lines()[-1].get_color()
@@ -244,8 +245,8 @@ def draw_means(
 
 def draw_differences_over_setting_values(
     axis: Axes,
-    differences: pd.DataFrame,
-    printed_differences: pd.DataFrame | None = None,
+    differences_by_line_and_x: pd.DataFrame,
+    printed_differences_by_line_and_x: pd.DataFrame | None = None,
 ) -> None:
     """Draw the score at a reference value of a setting minus that at other values x.
 
@@ -253,14 +254,16 @@ def draw_differences_over_setting_values(
     is drawn over x. The points have 95 % intervals. A point of fewer than SEEDS (3)
     seeds is hollow and has no interval.
 
-    differences: a row for each point, with the columns line (name of the line on which
-    the point lies), x, mean (the difference), low and high (its interval) and seeds
-    (their number). Colours repeat from the sixth line on.
-    printed_differences: the same differences in a paper, as rows with line, x and mean.
-    They are drawn as diamonds."""
+    differences_by_line_and_x: a row for each point, with the columns line (name of the
+    line on which the point lies), x, mean (the difference), low and high (its interval)
+    and seeds (their number). Colours repeat from the sixth line on.
+    printed_differences_by_line_and_x: the same differences in a paper, as rows with
+    line, x and mean. They are drawn as diamonds."""
     colours = cycle((BLUE, VERMILION, GREEN, SKY, BLACK))
     assert isinstance(axis.figure, Figure)
-    for place, (name, rows) in enumerate(differences.groupby("line", sort=False)):
+    for place, (name, rows) in enumerate(
+        differences_by_line_and_x.groupby("line", sort=False)
+    ):
         # Shift each line by 1/18 inch to the right of the one before, so that no error
         # bar hides another.
         aside = ScaledTranslation(place / 18, 0, axis.figure.dpi_scale_trans)
@@ -284,9 +287,9 @@ def draw_differences_over_setting_values(
             axis.plot(part["x"], part["mean"], ls="none", **mark)
         ends = [sure["mean"] - sure["low"], sure["high"] - sure["mean"]]
         axis.errorbar(sure["x"], sure["mean"], ends, capsize=3, ls="none", **look)
-        if printed_differences is not None:
-            theirs = printed_differences[
-                printed_differences["line"] == name
+        if printed_differences_by_line_and_x is not None:
+            theirs = printed_differences_by_line_and_x[
+                printed_differences_by_line_and_x["line"] == name
             ].sort_values("x")
             axis.plot(
                 theirs["x"],
@@ -313,9 +316,9 @@ HOLM = "stays after Holm's correction"
 
 # {(source of an estimate, such as "this run, toy"; name of a row of the plot):
 # Estimate, or None where this source has none}.
-EstimatesByRow: TypeAlias = Mapping[tuple[str, str], Estimate | None]
+EstimateBySourceAndRow: TypeAlias = Mapping[tuple[str, str], Estimate | None]
 # {name of a row: difference in points that the paper prints}.
-DifferencesByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
+PrintedPointsByRow: TypeAlias = Mapping[str, float] | Iterable[tuple[str, float]]
 
 
 class ShortNames(NamedTuple):
@@ -329,8 +332,8 @@ class PrintedCounts(NamedTuple):
 
 
 def make_forest_plot_data(
-    estimates_by_row: EstimatesByRow,
-    printed_differences: DifferencesByRow = (),
+    estimates_by_row: EstimateBySourceAndRow,
+    printed_differences: PrintedPointsByRow = (),
 ) -> pd.DataFrame:
     """Return paired differences in points as the data of a forest plot, a row for each.
 
@@ -355,7 +358,7 @@ def make_forest_plot_data(
     return pd.DataFrame(lines, columns=FOREST)
 
 
-def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
+def draw_forest_plot(forest_data: pd.DataFrame, axis_label: str = "") -> Figure:
     """Draw differences in points as a forest plot, a row each. Return the figure.
 
     A bar is a 95 % interval, a diamond the printed value, a tick the smallest effect of
@@ -364,23 +367,23 @@ def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
     with another scale, if its interval or printed value reaches beyond FAR (20) points
     from 0.
 
-    comparisons: a frame with the columns of `make_forest_plot_data`. The text in its
+    forest_data: a frame with the columns of `make_forest_plot_data`. The text in its
     column `word`, such as "agrees", stands beside the row.
     axis_label: what is subtracted from what, and the unit in brackets."""
-    comparisons = comparisons.astype(dict.fromkeys(FOREST[2:9], float))
-    names, place = shorten_row_names(comparisons["at"])
+    forest_data = forest_data.astype(dict.fromkeys(FOREST[2:9], float))
+    names, place = shorten_row_names(forest_data["at"])
     title = format_forest_plot_title(
-        comparisons.replace({"at": names}), axis_label, place
+        forest_data.replace({"at": names}), axis_label, place
     )
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
     )
     start, is_named, kind = axis_label.rpartition(" another")
     axis_label = f"{start} the row's{kind}" if is_named else axis_label
-    size = comparisons[["mean", "low", "high", "printed"]].abs().max(axis=1)
-    is_far = (size > FAR) & comparisons["low"].notna()
-    is_far |= comparisons["at"].isin(comparisons.loc[is_far, "at"])
-    parts = [part for _, part in comparisons.groupby(is_far)]
+    size = forest_data[["mean", "low", "high", "printed"]].abs().max(axis=1)
+    is_far = (size > FAR) & forest_data["low"].notna()
+    is_far |= forest_data["at"].isin(forest_data.loc[is_far, "at"])
+    parts = [part for _, part in forest_data.groupby(is_far)]
     counts = [part["at"].nunique() for part in parts]
     is_long = sum(counts) >= MANY
     row = 0.22 if is_long else 0.34
@@ -403,14 +406,14 @@ def draw_forest_plot(comparisons: pd.DataFrame, axis_label: str = "") -> Figure:
         scale = "; another scale" * (axis is not axes[0, 0])
         label_rows_and_x_axis(axis, words, axis_label + scale, 8.5 if is_long else 10)
     figure.suptitle(title, fontsize=11.5)
-    if comparisons["word"].str.contains("†").any():
+    if forest_data["word"].str.contains("†").any():
         mark = r"$\dagger$"
         axes[0, 0].plot([], [], marker=mark, ms=8, ls="none", color=INK, label=HOLM)
     draw_legend(figure, 3)
     return figure
 
 
-def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
+def draw_forest_rows(axis: Axes, forest_data: pd.DataFrame) -> None:
     """Draw the rows of a forest plot on one axis, with a vertical line at 0.
 
     The axis covers the rows with an interval, with their printed values and smallest
@@ -418,24 +421,24 @@ def draw_forest_rows(axis: Axes, comparisons: pd.DataFrame) -> None:
     dot of another row that lies far outside is drawn as an arrowhead at the edge, with
     its number beside the row. Where no row has an interval, the axis covers all rows.
 
-    comparisons: a frame with the columns of `make_forest_plot_data`."""
-    order = list(comparisons["at"].unique())
-    sources = list(comparisons["source"].unique())
+    forest_data: a frame with the columns of `make_forest_plot_data`."""
+    order = list(forest_data["at"].unique())
+    sources = list(forest_data["source"].unique())
     colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
-    sure = comparisons.dropna(subset="low")
-    ends = (sure if len(sure) else comparisons)[
+    sure = forest_data.dropna(subset="low")
+    ends = (sure if len(sure) else forest_data)[
         ["mean", "low", "high", "printed", "interest"]
     ]
     low, high = min(np.nanmin(ends), 0), max(np.nanmax(ends), 0)
-    dots = pd.concat([comparisons["mean"], comparisons["printed"]])
+    dots = pd.concat([forest_data["mean"], forest_data["printed"]])
     half = (high - low) / 2
     near = dots[dots.between(low - half, high + half)]
     low, high = min([low, *near]), max([high, *near])
     margin = 0.06 * max(high - low, 0.5)
     low, high = low - margin, high + margin
     axis.set_xlim(low, high)
-    rows: Any = comparisons.itertuples()
+    rows: Any = forest_data.itertuples()
     for row in rows:
         y = order.index(row.at)
         if np.isfinite([row.least, row.most]).any():
@@ -508,7 +511,7 @@ def shorten_row_names(row_names: pd.Series) -> ShortNames:
 
 
 def format_forest_plot_title(
-    comparisons: pd.DataFrame, axis_label: str, common_row_name_end: str = ""
+    forest_data: pd.DataFrame, axis_label: str, common_row_name_end: str = ""
 ) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
@@ -518,17 +521,17 @@ def format_forest_plot_title(
     such as "agrees", it counts the outcomes instead. Without any interval it gives the
     range of the differences.
 
-    comparisons: a frame with the columns of `make_forest_plot_data`.
+    forest_data: a frame with the columns of `make_forest_plot_data`.
     axis_label: what is subtracted from what, and the unit in brackets.
     common_row_name_end: what all rows have in common, such as " on SST-2"."""
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label = axis_label[:1].upper() + axis_label[1:]
-    sure = comparisons.dropna(subset="low")
+    sure = forest_data.dropna(subset="low")
     if not len(sure):
         return (
-            f"{axis_label}{common_row_name_end}: {describe_range_of_means(comparisons)}"
+            f"{axis_label}{common_row_name_end}: {describe_range_of_means(forest_data)}"
         )
-    words = bool(comparisons["word"].any())
+    words = bool(forest_data["word"].any())
     if words and len(sure) > 1:
         return format_verdict_counts_title(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
@@ -541,7 +544,7 @@ def format_forest_plot_title(
     start, is_named, _ = axis_label.rpartition(" another")
     start = f"{start} " if is_named else f"{axis_label}, "
     start *= bool(is_named) or len(order) > 1 or not words
-    source = f" ({row.source})" * (comparisons["source"].nunique() > 1)
+    source = f" ({row.source})" * (forest_data["source"].nunique() > 1)
     ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
     text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{common_row_name_end}"
     if len(order) > 1:
@@ -556,80 +559,80 @@ def format_forest_plot_title(
     return text + ": no difference shown" * (not (words or is_apart.any()))
 
 
-def describe_range_of_means(comparisons: pd.DataFrame) -> str:
+def describe_range_of_means(forest_data: pd.DataFrame) -> str:
     """Return the range of differences without intervals, as text for a plot's title.
 
     An example is "+0.3 to +1.2 points, 1 to 2 seeds: too few for an interval".
 
-    comparisons: a frame with the columns mean (difference in points) and seeds
+    forest_data: a frame with the columns mean (difference in points) and seeds
     (number)."""
     ends = dict.fromkeys(
-        f"{end:+.1f}" for end in comparisons["mean"].agg(["min", "max"])
+        f"{end:+.1f}" for end in forest_data["mean"].agg(["min", "max"])
     )
     seeds = dict.fromkeys(
-        f"{end:.0f}" for end in comparisons["seeds"].agg(["min", "max"])
+        f"{end:.0f}" for end in forest_data["seeds"].agg(["min", "max"])
     )
     text = f"{' to '.join(ends)} points, {' to '.join(seeds)} seed".replace("-", MINUS)
     return f"{text}{'s' * (list(seeds) != ['1'])}: too few for an interval"
 
 
-def format_difference_sign_counts(comparisons: pd.DataFrame) -> str:
+def format_difference_sign_counts(forest_data: pd.DataFrame) -> str:
     """Return the end of a forest plot's title, on the rows that it does not name.
 
     An example is "; of the other 3: 1 above 0, 2 no difference shown". A row is above
     or below 0 if its whole 95 % interval is.
 
-    comparisons: these other rows, with the ends of their intervals, low and high."""
-    above, below = (comparisons["low"] > 0).sum(), (comparisons["high"] < 0).sum()
+    forest_data: these other rows, with the ends of their intervals, low and high."""
+    above, below = (forest_data["low"] > 0).sum(), (forest_data["high"] < 0).sum()
     kinds = {"above 0": above, "below 0": below}
-    kinds["no difference shown"] = len(comparisons) - above - below
+    kinds["no difference shown"] = len(forest_data) - above - below
     texts = [f"{count} {kind}" for kind, count in kinds.items() if count]
     if len(texts) == 1:
         count, _, kind = texts[0].partition(" ")
-        return f"; the other{f' {count}' * (len(comparisons) > 1)}: {kind}"
-    return f"; of the other {len(comparisons)}: {', '.join(texts)}"
+        return f"; the other{f' {count}' * (len(forest_data) > 1)}: {kind}"
+    return f"; of the other {len(forest_data)}: {', '.join(texts)}"
 
 
-def format_verdict_counts_title(comparisons: pd.DataFrame) -> str:
+def format_verdict_counts_title(forest_data: pd.DataFrame) -> str:
     """Return a forest plot's title that counts the outcomes of its comparisons.
 
     An example is "Of 9 measured in points: 3 agree, 6 too noisy to say; 2 of 5 printed
     values lie outside our intervals".
 
-    comparisons: rows with an interval. Their column `word` begins with an outcome such
+    forest_data: rows with an interval. Their column `word` begins with an outcome such
     as "agrees", which tells how the interval stands to the paper's claim."""
     # A text of none of WORDS is "they differ". It is shown in place of OPPOSITE ("the
     # other way round") where a paper claims that two models are equal.
     words = [
         next((word for word in WORDS if text.startswith(word)), OPPOSITE)
-        for text in comparisons["word"]
+        for text in forest_data["word"]
     ]
     counts = (
-        f"Of {len(comparisons)} measured in points: {format_verdict_word_counts(words)}"
+        f"Of {len(forest_data)} measured in points: {format_verdict_word_counts(words)}"
     )
-    return counts + describe_printed_values_outside_intervals(comparisons)
+    return counts + describe_printed_values_outside_intervals(forest_data)
 
 
-def describe_printed_values_outside_intervals(comparisons: pd.DataFrame) -> str:
+def describe_printed_values_outside_intervals(forest_data: pd.DataFrame) -> str:
     """Return the end of a plot's title, on printed values outside our intervals.
 
     An example is "; 2 of 5 printed values lie outside our intervals". It is "" for
     fewer than two printed values.
 
-    comparisons: a row for each difference, with printed (value in the paper), low and
+    forest_data: a row for each difference, with printed (value in the paper), low and
     high (ends of our 95 % interval)."""
-    out, total = count_printed_values_outside_intervals(comparisons)
+    out, total = count_printed_values_outside_intervals(forest_data)
     verb = "lies" if out < 2 else "lie"
     text = f"; {out or 'none'} of {total} printed values {verb} outside our intervals"
     return text * (total > 1)
 
 
-def count_printed_values_outside_intervals(comparisons: pd.DataFrame) -> PrintedCounts:
+def count_printed_values_outside_intervals(forest_data: pd.DataFrame) -> PrintedCounts:
     """Return (number outside our 95 % intervals, total number) of the printed values.
 
-    comparisons: a row for each difference, with printed (value in the paper, nan if
+    forest_data: a row for each difference, with printed (value in the paper, nan if
     there is none), low and high (ends of our 95 % interval)."""
-    both = comparisons.dropna(subset="printed")
+    both = forest_data.dropna(subset="printed")
     out = (both["printed"] < both["low"]) | (both["printed"] > both["high"])
     return PrintedCounts(int(out.sum()), len(both))
 
@@ -832,7 +835,7 @@ def label_log_axis(axis: Axis, labelled_multiples: Sequence[float] = (1, 2, 5)) 
     axis.set_minor_formatter("")
 
 
-def make_figure_metadata(figure: Figure) -> dict[str, str | None]:
+def make_svg_metadata_with_title(figure: Figure) -> dict[str, str | None]:
     """Return {"Title": text, "Date": None}, the metadata of a figure's SVG file.
 
     The title names its panels and axes, for readers who cannot see the figure. There is

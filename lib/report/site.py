@@ -30,7 +30,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.types import Json
+from lib.core.types import ExperimentSize, Json
 from lib.papers import grids
 from lib.report import front, verdicts
 from lib.report.builder import (
@@ -74,8 +74,8 @@ class Report:
 
     def __init__(
         self,
-        profile: str,
-        parameter_values: Json,
+        profile: ExperimentSize,
+        parameter_values: notebook.ParameterValues,
         rows_by_variable_by_notebook: Mapping[Path, dict[str, list[Row]]],
         errors_by_notebook: Mapping[Path, Exception],
         store: Store,
@@ -112,7 +112,7 @@ class Report:
             if why:
                 builder.record_failure_and_delete_html(format_error_in_one_line(why))
             self.builders.append(builder)
-        self.builders.sort(key=lambda builder: len(builder.left))
+        self.builders.sort(key=lambda builder: len(builder.unfinished_specs))
         self.write_page_index()
 
     def __str__(self) -> str:
@@ -124,7 +124,11 @@ class Report:
         A command that makes HTML pages prints it when it begins. The file is the index
         of pages. It is the page instead where the command makes a single page, with
         another notebook, data, model or parameters than the standard ones."""
-        pages = [builder.html_path for builder in self.builders if builder.differs]
+        pages = [
+            builder.html_path
+            for builder in self.builders
+            if builder.changes_to_notebook
+        ]
         if len(self.builders) == len(pages) == 1:
             return f"the answer will stand in {paths.format_project_path(pages[0])}"
         return f"{self} shows how far it is"
@@ -152,9 +156,9 @@ class Report:
 
         spec: the description of the run."""
         for builder in self.builders:
-            if spec in builder.left:
-                builder.left.discard(spec)
-                if not builder.left:
+            if spec in builder.unfinished_specs:
+                builder.unfinished_specs.discard(spec)
+                if not builder.unfinished_specs:
                     self.begin(builder)
 
     @contextmanager
@@ -194,7 +198,7 @@ class Report:
         in `methods` explain a method and train a small model themselves, so they come
         later. Summaries of papers are first in `recorded`, because together these
         summaries test all central claims."""
-        now = [b for b in self.builders if not (b.left or b.failed)]
+        now = [b for b in self.builders if not (b.unfinished_specs or b.failure_reason)]
         now.sort(
             key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
         )
@@ -222,9 +226,14 @@ class Report:
         other pages are made nevertheless."""
         with closing(executors.Local(2)) as executor:
             self.render_pages(
-                [s for s in self.builders if s.tried or not s.failed], executor
+                [
+                    s
+                    for s in self.builders
+                    if s.last_tried_digest or not s.failure_reason
+                ],
+                executor,
             )
-        return any(builder.failed for builder in self.builders)
+        return any(builder.failure_reason for builder in self.builders)
 
     def iterate_main_result_lines(self) -> Iterator[str]:
         """Yield a line with the first sentence below the title of each page, if any.
@@ -233,7 +242,7 @@ class Report:
         notebook's id. A command prints the lines at its end, so that the user need not
         open the pages."""
         for builder in self.builders:
-            for line in (builder.page_json or {}).get("answer", ())[:1]:
+            for line in (builder.page_summary or {}).get("answer", ())[:1]:
                 yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
 
     def close(self) -> None:
@@ -254,8 +263,11 @@ class Report:
         made from has changed. The index of pages is written anew after each page."""
         todo = []
         for builder in builders:
-            digest, before = digest_page_inputs(builder, self.store), builder.tried
-            builder.tried = digest
+            digest, before = (
+                digest_page_inputs(builder, self.store),
+                builder.last_tried_digest,
+            )
+            builder.last_tried_digest = digest
             if before != digest and not is_page_up_to_date(builder, digest):
                 todo.append((builder, digest))
         for (builder, *_), future in executor.iterate_completed_calls(
@@ -270,9 +282,10 @@ class Report:
                 builder.record_failure_and_delete_html(
                     killed if is_killed else format_error_in_one_line(error)
                 )
-                line = f"failed   {notebook.make_notebook_id(builder.path)}: {builder.failed}"
+                name = notebook.make_notebook_id(builder.path)
+                line = f"failed   {name}: {builder.failure_reason}"
             else:
-                builder.failed = ""
+                builder.failure_reason = ""
                 page_path = paths.format_project_path(builder.html_path)
                 line = f"made     {page_path}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
@@ -306,14 +319,16 @@ def describe_main_results_of_notebooks(notebook_pattern: str) -> list[str]:
         made = chain(*(paths.FIGURES.glob(f"{place}/{page}") for place in PLACES))
         for file in sorted(made, key=lambda file: -file.stat().st_mtime):
             builder = PageBuilder(path, file.parent)
-            if body := builder.page_json:
+            if body := builder.page_summary:
                 lines += [*body["differs"][:1], *(f"  {a}" for a in body["answer"])]
                 lines.append(f"  {paths.format_project_path(file)}")
     return lines or [f"no page yet: `python -m lib run {notebook_pattern}` makes it"]
 
 
 def write_page_index_of_profile(
-    profile: str, builders: Sequence[PageBuilder] = (), is_command_running: bool = False
+    profile: ExperimentSize,
+    builders: Sequence[PageBuilder] = (),
+    is_command_running: bool = False,
 ) -> None:
     """Write index.html, the list of all pages at a profile (size of the experiments).
 
@@ -331,20 +346,20 @@ def write_page_index_of_profile(
     pages = [PageBuilder(notebook.find_notebook_path(name), folder) for name in names]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         builder = PageBuilder(notebook.find_notebook_path(place.parent.name), place)
-        body = builder.page_json if builder.path.exists() else None
+        body = builder.page_summary if builder.path.exists() else None
         if body and body["profile"] == profile:
-            pages.append(replace(builder, differs=body["differs"]))
+            pages.append(replace(builder, changes_to_notebook=body["differs"]))
     sections = {name: [] for name in verdicts.HEADINGS}
     for builder in {page.html_path: page for page in [*pages, *builders]}.values():
         shown = make_index_entry(
             builder, profile, is_command_running and builder in builders
         )
-        if not builder.differs:
+        if not builder.changes_to_notebook:
             write_placeholder_page(builder, profile, shown["title"])
         place = front.find_index_heading_of_page(
             notebook.make_notebook_id(builder.path)
         )
-        sections["Experiments" if builder.differs else place].append(shown)
+        sections["Experiments" if builder.changes_to_notebook else place].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
@@ -355,7 +370,9 @@ def write_page_index_of_profile(
     disk.write_text_file(folder / "index.html", text)
 
 
-def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> None:
+def write_placeholder_page(
+    builder: PageBuilder, profile: ExperimentSize, title: str
+) -> None:
     """Write a placeholder for a notebook's HTML page that does not exist yet.
 
     So the links of other pages to it have a target. An existing page stays, even if
@@ -378,7 +395,7 @@ def write_placeholder_page(builder: PageBuilder, profile: str, title: str) -> No
 
 
 def make_index_entry(
-    builder: PageBuilder, profile: str, is_command_running: bool
+    builder: PageBuilder, profile: ExperimentSize, is_command_running: bool
 ) -> IndexEntry:
     """Return {field: value} of a notebook's entry in the index of pages.
 
@@ -392,8 +409,10 @@ def make_index_entry(
     is_command_running: whether a command that makes the page is running."""
     name = notebook.make_notebook_id(builder.path)
     page = builder.html_path if builder.html_path.exists() else builder.folder
-    scope = grids.find_profile_of_parameters({"profile": profile} | builder.values)
-    failed = builder.failed
+    scope = grids.find_profile_of_parameters(
+        {"profile": profile} | builder.parameter_values
+    )
+    failed = builder.failure_reason
     try:
         title = notebook.read_notebook_title(builder.path)
     except ValueError as error:
@@ -403,8 +422,8 @@ def make_index_entry(
         "title": title,
         "short": front.remove_paper_name_from_title(title, name),
         "failed": failed,
-        "body": None if failed else builder.page_json,
+        "body": None if failed else builder.page_summary,
         "how": notebook.format_notebook_run_command(name, scope),
-        "waits": f"{len(builder.left)} runs to make" * is_command_running,
+        "waits": f"{len(builder.unfinished_specs)} runs to make" * is_command_running,
         "href": os.path.relpath(page, paths.FIGURES / profile),
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import nan
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from lib.claims.words import JudgingInputs, explain_model_that_learned_little
 from lib.core.rows import ExperimentOutcome, Row, format_kept_head_fraction
 from lib.core.spec import Spec
 from lib.core.store import Store
+from lib.core.types import ExperimentSize
 from lib.data.unseen import LONG
 from lib.papers import grids
 from lib.stats import compare
@@ -72,14 +73,16 @@ def collect_results(
     return pd.DataFrame(lines)
 
 
+# {row: {column: value}} of a table.
+CellByRowAndColumn: TypeAlias = Mapping[Any, Mapping[Any, Any]]
 # {(source of the numbers, value of a group or name of a row): Estimate}.
-EstimatesBySource: TypeAlias = dict[tuple[str, Any], Estimate]
+EstimateBySourceAndGroup: TypeAlias = dict[tuple[str, Any], Estimate]
 
 
 class SourceFrame(NamedTuple):
     source: str  # Where the numbers come from, such as "recorded, mini".
     frame: pd.DataFrame
-    profile: str
+    profile: ExperimentSize
 
 
 @dataclass(frozen=True)
@@ -94,14 +97,14 @@ class Runs:
     looked up. It is empty on most pages of mini and base, which do not show it.
     profile: size of the experiments, which is toy, mini, base or paper; or a
     `ProfileWithUserData`, which adds a reader's own data or model.
-    page: id of the notebook, by which the seeds planned for its tests of claims are
-    found. Where the notebook tests a paper's claim, only these seeds are used. With ""
-    all seeds are used."""
+    notebook_id: id of the notebook, by which the seeds planned for its tests of claims
+    are found. Where the notebook tests a paper's claim, only these seeds are used. With
+    "" all seeds are used."""
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    profile: str
-    page: str = ""
+    profile: ExperimentSize
+    notebook_id: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
         """Return a Runs with only some results, as by select_runs(task="CoLA").
@@ -119,7 +122,7 @@ class Runs:
             recorded=select_rows_with_labels(self.recorded),
         )
 
-    def find_result_frame(self, profile: str) -> pd.DataFrame:
+    def find_result_frame(self, profile: ExperimentSize) -> pd.DataFrame:
         """Return the table of results at a profile, the size of the experiments.
 
         For the page's own profile it is the table of the page's own results, and for
@@ -173,7 +176,9 @@ class Runs:
         return f"on development rows and, at {scale}, {unseen} ({sources})"
 
     def make_score_table_caption(
-        self, published_split: str = "", closing_text: str = ""
+        self,
+        published_split: Literal["", "test", "development"] = "",
+        closing_text: str = "",
     ) -> str:
         """Return the caption of a table of mean scores ± standard deviation over seeds.
 
@@ -247,7 +252,7 @@ class Runs:
         baseline: str,
         group_columns: str | list[str] = "task",
         columns: Sequence[MetricColumn] = (),
-    ) -> EstimatesBySource:
+    ) -> EstimateBySourceAndGroup:
         """Return the score of one model minus that of another, for each group of runs.
 
         The result is {(source, group): Estimate}. The source tells where the runs are
@@ -283,7 +288,7 @@ class Runs:
         model_name: str,
         baseline: str,
         columns_by_task: dict[str, tuple[MetricColumn, ...]],
-        profile: str,
+        profile: ExperimentSize,
     ) -> Estimate | None:
         """Return the score of one model minus that of another, paired by seed.
 
@@ -309,7 +314,7 @@ class Runs:
         method_frame: pd.DataFrame,
         baseline_frame: pd.DataFrame,
         columns_by_task: dict[str, tuple[MetricColumn, ...]],
-        profile: str,
+        profile: ExperimentSize,
     ) -> Estimate | None:
         """Return the score in one frame minus that in another, paired by seed.
 
@@ -330,7 +335,9 @@ class Runs:
             rows.to_dict("records") for rows in (method_frame, baseline_frame)
         ]
         spared, region, interest = [False, False], (), nan
-        if match := find_planned_comparison_of_models(self.page, str(profile), *sides):
+        if match := find_planned_comparison_of_models(
+            self.notebook_id, str(profile), *sides
+        ):
             plan, turned = match
             sides = [
                 [row for row in rows if row["seed"] in plan.seeds] for rows in sides
@@ -367,7 +374,7 @@ class Runs:
 
     def estimate_differences_from_baseline(
         self, baseline: str, columns: Sequence[MetricColumn] = ()
-    ) -> EstimatesBySource:
+    ) -> EstimateBySourceAndGroup:
         """Return each model's score minus that of a baseline, on each task.
 
         The result is {(source, name of a row): Estimate}. The source tells where the
@@ -408,7 +415,7 @@ class Runs:
 
     def estimate_differences_to_other_models(
         self, model_name: str, columns: Sequence[MetricColumn] = ()
-    ) -> EstimatesBySource:
+    ) -> EstimateBySourceAndGroup:
         """Return the score of a model minus that of each other model, paired by seed.
 
         The result is {(source, name of a row): Estimate}. The source tells where the
@@ -495,7 +502,7 @@ def escape_markdown_match(markup_match: re.Match[str]) -> str:
     )
 
 
-def join_levels_of_each_name(
+def join_header_levels(
     names: Iterable[str | tuple[Any, ...]], separator: str
 ) -> list[str]:
     """Return the names of a table's rows or columns as text, without levels.
