@@ -599,7 +599,11 @@ def download_checkpoint_or_data(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(paths.format_project_path(read.fetch(task, paths.DATA / source)))
+        print(
+            paths.format_project_path(
+                read.download_task_from_hub(task, paths.DATA / source)
+            )
+        )
     else:
         print(paths.format_project_path(models.fetch_checkpoint(args.name)))
 

@@ -211,7 +211,7 @@ def test_fetch_then_load_gives_the_same_rows(tmp_path, monkeypatch, task):
         return hub(task, hub_splits(task, given))
 
     monkeypatch.setattr(datasets, "load_dataset", loader)
-    folder = reader.fetch(task, tmp_path / "glue")
+    folder = reader.download_task_from_hub(task, tmp_path / "glue")
     assert asked == [("nyu-mll/glue", task.lower().replace("-", ""))]
     assert os.listdir(tmp_path / "glue") == [folder.name]  # no scratch is left
     splits = reader.load(task, tmp_path / "glue")
@@ -225,7 +225,7 @@ def test_fetched_files_are_rows_of_the_hub_with_names_for_codes(tmp_path, monkey
     note = put(tmp_path, "CoLA/README", "mine")
     found = hub("CoLA", hub_splits("CoLA", [("a\tb", "", 1)]))
     monkeypatch.setattr(datasets, "load_dataset", lambda *_: found)
-    reader.fetch("CoLA", tmp_path)
+    reader.download_task_from_hub("CoLA", tmp_path)
     line = '{"sentence": "a\\tb", "label": "acceptable", "idx": 0}\n'
     assert (
         tmp_path / "CoLA/train.jsonl"
@@ -242,13 +242,13 @@ def test_fetch_without_a_network_or_a_split(tmp_path, monkeypatch):
     line = r"^nyu-mll/glue/rte cannot .* \(OSError\); fix: .*into a file by hand$"
     monkeypatch.setattr(datasets, "load_dataset", broken)
     with pytest.raises(ConnectionError, match=line):
-        reader.fetch("RTE", tmp_path / "new")
+        reader.download_task_from_hub("RTE", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     monkeypatch.setattr(
         datasets, "load_dataset", lambda *_: hub("RTE", {"test": [("a", "b", 1)]})
     )
     with pytest.raises(ValueError, match="RTE has no split train, but test"):
-        reader.fetch("RTE", tmp_path)
+        reader.download_task_from_hub("RTE", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -84,7 +84,7 @@ def tasks(root, patch):
 
     def fetched(name, source, found):
         patch.setattr(datasets, "load_dataset", lambda *_: found)
-        read.fetch(name, root / source)
+        read.download_task_from_hub(name, root / source)
 
     for name in read.GLUE:
         made = toy.load.__wrapped__(TWINS.get(name, name))

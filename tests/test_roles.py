@@ -10,7 +10,7 @@ from test_own import questions, refused
 
 import lib
 from lib.data import own
-from lib.data.roles import CLASSES, SCORES, recognise_column_roles
+from lib.data.roles import CLASSES, SCORES, find_text_and_label_columns
 
 WORDS = "plot film slow good loud bad fast calm".split()
 
@@ -476,5 +476,5 @@ def test_another_object_than_a_data_set_is_refused_with_what_makes_one(value):
 def test_unequal_rows_have_all_keys_as_columns():
     table = [("a.jsonl", ["text", "label", "text2"])]
     table += [(f"row {i}", [TEXT(i), LABEL(i), None]) for i in range(48)]
-    _, unused = recognise_column_roles("a.jsonl", table, ["text", "label"])
+    _, unused = find_text_and_label_columns("a.jsonl", table, ["text", "label"])
     assert unused == ["text2 (always the same)"]

@@ -148,7 +148,9 @@ def test_long_passages_are_read_in_windows(runs, store):
     _, tokenizer = backbone.load(runs["two"].model_folder)
     train = data.load(DATA["SQuAD2"])["train"]
     windows = len(
-        spans.tokenise_questions(tokenizer, train, 24, SPAN.stride, SPAN.max_query).row
+        spans.tokenise_questions(
+            tokenizer, train, 24, SPAN.stride, SPAN.max_query
+        ).question_index
     )
     assert windows > len(train) and found.metrics["steps"] == -(-windows // TRAIN.batch)
 

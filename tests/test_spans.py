@@ -63,7 +63,11 @@ def test_a_short_passage_is_one_window(bert):
     asked = (("Who?", "The Normans"), ("Where is?", "France"), ("Who?", None))
     split = rows(*((question, NORMANS, answer) for question, answer in asked))
     found = spans.tokenise_questions(bert, split, 64, 16)
-    assert found.row.tolist() == [0, 1, 2] and found.first.tolist() == [4, 5, 4]
+    assert found.question_index.tolist() == [
+        0,
+        1,
+        2,
+    ] and found.first_passage_token.tolist() == [4, 5, 4]
     whole, labels = bert(split.a, split.b), found.labels
     for name in ("input_ids", "token_type_ids"):
         assert [each.tolist() for each in found.columns[name]] == whole[name]
@@ -72,12 +76,12 @@ def test_a_short_passage_is_one_window(bert):
         bert.decode(found.columns["input_ids"][1][labels[1, 0] : labels[1, 1] + 1])
         == "france"
     )
-    assert [NORMANS[slice(*spot)] for spot in found.offsets[0][:3]] == [
+    assert [NORMANS[slice(*spot)] for spot in found.character_spans[0][:3]] == [
         "The",
         "Norman",
         "s",
     ]
-    assert all(each.all() for each in found.fullest)
+    assert all(each.all() for each in found.has_most_context)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
@@ -88,20 +92,22 @@ def test_windows_are_those_of_the_tokenizer(request, name, stride):
         ("Who?", LONG, "w3"), ("Who?", CAFE, "1911"), ("Who?", NORMANS, "France")
     )
     found = spans.tokenise_questions(tokenizer, split, 24, stride)
-    assert found.first[0] == tokenizer("Who?", LONG).sequence_ids(0).index(1)
-    overlap = max(0, 24 - found.first[0] - 1 - stride)
+    assert found.first_passage_token[0] == tokenizer("Who?", LONG).sequence_ids(
+        0
+    ).index(1)
+    overlap = max(0, 24 - found.first_passage_token[0] - 1 - stride)
     cut = {"truncation": "only_second", "max_length": 24, "stride": overlap}
     more = {"return_overflowing_tokens": True, "return_offsets_mapping": True}
     whole = tokenizer(split.a, split.b, **cut, **more)
-    assert found.row.tolist() == whole["overflow_to_sample_mapping"]
+    assert found.question_index.tolist() == whole["overflow_to_sample_mapping"]
     assert set(found.columns) == {"input_ids", "token_type_ids"} & {
         *tokenizer.model_input_names
     }
     for column, values in found.columns.items():
         assert [each.tolist() for each in values] == whole[column]
-    for w, spots in enumerate(found.offsets):
+    for w, spots in enumerate(found.character_spans):
         mine = [i for i, side in enumerate(whole.sequence_ids(w)) if side == 1]
-        assert found.first[w] == mine[0]
+        assert found.first_passage_token[w] == mine[0]
         assert [tuple(spot) for spot in spots] == [
             whole["offset_mapping"][w][i] for i in mine
         ]
@@ -111,7 +117,7 @@ def test_an_answer_in_the_overlap_is_labelled_in_both_windows(bert):
     # the second answer is cut by the end of the first window, and whole in the second
     split = placed(LONG, (AT[9], AT[11] + 2), (AT[19], AT[20] + 2))
     found = spans.tokenise_questions(bert, split, 25, 8)
-    assert [len(each) for each in found.offsets[:5]] == [
+    assert [len(each) for each in found.character_spans[:5]] == [
         20,
         20,
         20,
@@ -123,16 +129,20 @@ def test_an_answer_in_the_overlap_is_labelled_in_both_windows(bert):
     # each word has one window where it stands best: word 13 has 6 to its right in the
     # first, 5 to its left in the next
     best = np.zeros(50, int)
-    for w, own in enumerate(found.fullest[:5]):
+    for w, own in enumerate(found.has_most_context[:5]):
         best[8 * w : 8 * w + len(own)] += own
-    assert (best == 1).all() and found.fullest[0].tolist() == [True] * 14 + [False] * 6
+    assert (best == 1).all() and found.has_most_context[0].tolist() == [True] * 14 + [
+        False
+    ] * 6
 
 
 def test_questions_are_cut_and_must_leave_room(bert):
     split = rows((LONG, NORMANS, "France"))
     found = spans.tokenise_questions(bert, split, 30, 8, max_question_tokens=6)
     third = bert.convert_tokens_to_ids("w2")
-    assert found.first[0] == 8 and found.columns["input_ids"][0][3] == third
+    assert (
+        found.first_passage_token[0] == 8 and found.columns["input_ids"][0][3] == third
+    )
     with pytest.raises(
         ValueError, match="has 50 tokens, .*max_length 30; fix: .*lower max_query"
     ):
@@ -159,7 +169,7 @@ def test_bytes_of_one_character_are_labelled_whole(roberta):
     found = spans.tokenise_questions(
         roberta, rows(("Who?", CAFE, "🎉"), ("Who?", CAFE, "Zoë")), 128, 32
     )
-    assert found.first[0] == len(roberta("Who?")["input_ids"]) + 1
+    assert found.first_passage_token[0] == len(roberta("Who?")["input_ids"]) + 1
     tokens = found.columns["input_ids"]
     assert "token_type_ids" not in found.columns
     for (first, last), ids, text in zip(
@@ -172,7 +182,7 @@ def test_bytes_of_one_character_are_labelled_whole(roberta):
 
 def logits(features, places, size=64):
     """[W, size] zeros with 9 and 7 at the (window, start token, end token) given."""
-    start, end = np.zeros((2, len(features.row), size), np.float32)
+    start, end = np.zeros((2, len(features.question_index), size), np.float32)
     for w, i, j in places:
         start[w, i] += 9
         end[w, j] += 7
@@ -190,7 +200,7 @@ def best(start, end, found, split, *options, **more):
 def test_the_best_span_across_windows_and_no_answer(bert):
     split = rows(("Who?", LONG, "w3"), ("Who?", "The Normans in France", None))
     found = spans.tokenise_questions(bert, split, 25, 8)
-    assert found.row.tolist() == [0] * 5 + [1]
+    assert found.question_index.tolist() == [0] * 5 + [1]
     texts, differences = best(*logits(found, [(1, 10, 12), (5, 0, 0)]), found, split)
     assert texts == ["w4 w5 w6", "The"]  # the first of equals
     assert differences == [
@@ -206,7 +216,9 @@ def test_there_may_be_no_valid_span(bert):
     )
     nothing = logits(found, [(w, 0, 1) for w in range(5)])
     assert best(*nothing, found, split, n_best=1) == ([""], [np.inf])
-    assert best(*logits(none, []), none, empty)[0] == [""] and not len(none.offsets[0])
+    assert best(*logits(none, []), none, empty)[0] == [""] and not len(
+        none.character_spans[0]
+    )
     with pytest.raises(
         ValueError, match="window 0 are not numbers: the model diverged"
     ):
@@ -216,10 +228,10 @@ def test_there_may_be_no_valid_span(bert):
 def slow(start, end, found, split, n_best, max_answer):
     """The definition, in loops: [(best sum, text), null] of each row."""
     result = [[(-np.inf, ""), np.inf] for _ in range(len(split))]
-    for w, row in enumerate(found.row):
+    for w, row in enumerate(found.question_index):
         size = len(found.columns["input_ids"][w])
-        first = found.first[w]
-        spot = found.offsets[w]
+        first = found.first_passage_token[w]
+        spot = found.character_spans[w]
         result[row][1] = min(result[row][1], float(start[w][0]) + float(end[w][0]))
         tops = [
             sorted(range(size), key=lambda t, s=s[w]: -s[t])[:n_best]
@@ -231,7 +243,7 @@ def slow(start, end, found, split, n_best, max_answer):
                 not inside
                 or j < i
                 or j - i + 1 > max_answer
-                or not found.fullest[w][i - first]
+                or not found.has_most_context[w][i - first]
             ):
                 continue
             total = float(start[w][i]) + float(end[w][j])
@@ -249,7 +261,7 @@ def test_answers_are_those_of_the_definition(bert, seed, stride, n_best, max_ans
     )
     found = spans.tokenise_questions(bert, split, 24, stride)
     random = np.random.default_rng(seed)
-    start, end = random.integers(-9, 9, (2, len(found.row), 24)).astype(
+    start, end = random.integers(-9, 9, (2, len(found.question_index), 24)).astype(
         np.float32
     )  # with many ties
     texts, differences = best(start, end, found, split, n_best, max_answer)
@@ -277,8 +289,8 @@ def test_real_answers_come_back_from_their_labels(task, length, stride):
     )
     sizes = np.array([len(ids) for ids in found.columns["input_ids"]])
     labels = found.labels
-    assert sizes.max() == length and set(found.row) == set(range(len(split)))
-    labelled = np.isin(np.arange(len(split)), found.row[labels[:, 0] > 0])
+    assert sizes.max() == length and set(found.question_index) == set(range(len(split)))
+    labelled = np.isin(np.arange(len(split)), found.question_index[labels[:, 0] > 0])
     assert labelled.tolist() == [bool(golds) for golds in split.answers]
     marks, inside = np.arange(length), labels[:, :1] > 0
     start, end = (

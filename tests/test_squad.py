@@ -110,7 +110,7 @@ def test_fetch_then_load_gives_the_same_rows(
         return hub(whole, whole)
 
     monkeypatch.setattr(datasets, "load_dataset", loader)
-    assert read.fetch(task, tmp_path / "new") == tmp_path / "new"
+    assert read.download_task_from_hub(task, tmp_path / "new") == tmp_path / "new"
     assert calls == [
         ({"SQuAD1": "rajpurkar/squad", "SQuAD2": "rajpurkar/squad_v2"}[task],)
     ]

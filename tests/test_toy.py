@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import matthews_corrcoef
 
 from lib.data import grammar, toy
-from lib.data.grammar import Entity, Event, join_words, make_clause
+from lib.data.grammar import Entity, Event, format_sentence, make_clause
 from lib.data.read import SQUAD, TASKS
 
 VOCABULARY = grammar.list_vocabulary()
@@ -158,7 +158,7 @@ SAID = {
     "the dog in the park walked .": make_clause(
         Event("walk", Entity("dog", place=("in", Entity("park"))))
     ),
-    "the dog slept but the dog slept .": grammar.join_clauses(
+    "the dog slept but the dog slept .": grammar.join_clauses_with_but(
         [make_clause(Event("sleep", DOG))] * 2
     ),
 }
@@ -166,7 +166,7 @@ SAID = {
 
 @pytest.mark.parametrize("said, words", SAID.items())
 def test_meanings_are_said_as_meant(words, said):
-    assert join_words(words) == said
+    assert format_sentence(words) == said
 
 
 @pytest.mark.parametrize("task", ["CoLA", "BigramShift"])

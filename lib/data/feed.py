@@ -30,8 +30,8 @@ class TokenizerCoverage:
 
     A user is warned by it when the model cannot read much of the data.
 
-    unknown_token_share: the share of tokens that are the unknown token, 0 to 1; special tokens such
-    as [CLS] do not count.
+    unknown_token_share: the share of tokens that are the unknown token, 0 to 1; special
+    tokens such as [CLS] do not count.
     row_lengths: the number of tokens of each row before it is cut, special tokens
     included.
     empty_row_count: the number of rows that have only special tokens.

@@ -13,15 +13,21 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from lib.core import disk
 
 T = TypeVar("T")
+Preposition: TypeAlias = str
+PennTreebankTag: TypeAlias = str  # Or "AUX", "NEG" or "".
+ArgumentOfSampleEntity: TypeAlias = str
+# Whose noun phrase in an event: of who does it, or of whom it is done to.
+Role: TypeAlias = Literal["agent", "patient"]
 LEXICON = disk.read_toml(Path(__file__).with_suffix(".toml"))
 SINGULAR, PLURAL = LEXICON["singular"], LEXICON["plural"]
 PREPOSITIONS, ADJECTIVES = LEXICON["prepositions"], LEXICON["adjectives"].split()
-ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
+ANIMATE = ("person", "animal")
+ROLES: tuple[Role, Role] = ("agent", "patient")
 NOUNS = {kind: tuple(nouns) for kind, nouns in LEXICON["nouns"].items()}
 CLASS = {noun: kind for kind, nouns in NOUNS.items() for noun in nouns}
 MANY = {
@@ -81,7 +87,7 @@ class Entity:
     plural: bool = False
     quantifier: str = "the"
     adjective: str = ""
-    place: "tuple[str, Entity] | tuple[()]" = ()
+    place: "tuple[Preposition, Entity] | tuple[()]" = ()
     clause: "Event | None" = None
 
 
@@ -121,11 +127,11 @@ class Word(NamedTuple):
     lemma: for a form of a verb of the lexicon, the base form of that verb, else ""."""
 
     text: str
-    tag: str
+    tag: PennTreebankTag
     lemma: str = ""
 
 
-def join_words(words: Iterable[Word]) -> str:
+def format_sentence(words: Iterable[Word]) -> str:
     """Return the text of a sentence: its words and a final ".", joined by blanks.
 
     An article "a" or "an" is spelled as the word after it requires. No word gets a
@@ -160,25 +166,28 @@ def make_noun_phrase(entity: Entity) -> list[Word]:
     return words
 
 
-def _conjugate_verb(event: Event, is_plural: bool) -> list[Word]:
+def _conjugate_verb(event: Event, is_subject_plural: bool) -> list[Word]:
     """Return the words of the verb of an Event, with auxiliary and negation.
 
     Examples are "chases", "did not chase" and "was not chased". Tense, negation and
     voice are those of the Event.
 
-    is_plural: whether the subject, with which the verb agrees, is plural."""
+    is_subject_plural: whether the subject, with which the verb agrees, is plural."""
     if event.passive:
         be = (
-            ("were" if is_plural else "was")
+            ("were" if is_subject_plural else "was")
             if event.past
-            else ("are" if is_plural else "is")
+            else ("are" if is_subject_plural else "is")
         )
         auxiliary, tag = [Word(be, "AUX")], "VBN"
     elif not event.positive:
-        do = "did" if event.past else "do" if is_plural else "does"
+        do = "did" if event.past else "do" if is_subject_plural else "does"
         auxiliary, tag = [Word(do, "AUX")], "VB"
     else:
-        auxiliary, tag = [], "VBD" if event.past else "VBP" if is_plural else "VBZ"
+        auxiliary, tag = (
+            [],
+            "VBD" if event.past else "VBP" if is_subject_plural else "VBZ",
+        )
     negation = [] if event.positive else [Word("not", "NEG")]
     return [*auxiliary, *negation, Word(VERB[event.verb][tag], tag, event.verb)]
 
@@ -207,7 +216,7 @@ def make_clause(
     return words
 
 
-def make_question(event: Event, asked_role: str) -> list[Word]:
+def make_question(event: Event, asked_role: Role) -> list[Word]:
     """Return the words of a question about an Event, such as "who chased the dog".
 
     A question for the patient is in the passive voice, such as "who was chased by the
@@ -222,7 +231,7 @@ def make_question(event: Event, asked_role: str) -> list[Word]:
     ]
 
 
-def join_clauses(clauses: Iterable[Iterable[Word]]) -> list[Word]:
+def join_clauses_with_but(clauses: Iterable[Iterable[Word]]) -> list[Word]:
     """Return the words of one sentence of several clauses, with "but" between them.
 
     clauses: the words of each clause."""
@@ -273,7 +282,7 @@ def sample_event(
     verbs: Sequence[str] = TRANSITIVE,
     agent: Entity | None = None,
     random_quantifiers: bool = False,
-    agent_sampling_probabilities: Mapping[str, float] | None = None,
+    agent_sampling_probabilities: Mapping[ArgumentOfSampleEntity, float] | None = None,
     **fixed_event_fields: bool,
 ) -> Event:
     """Draw a random Event (meaning of a clause) with one of the given verbs.

@@ -14,7 +14,7 @@ import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lib.core.names import Refused
 from lib.core.types import Json
@@ -22,9 +22,9 @@ from lib.core.types import Json
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-# Table: a list with (file and line, for error messages; list of cells) for each row. A
-# cell may be any JSON value.
-Table = list[tuple[str, list[Any]]]
+# A row of a table: file and line, for error messages, and cells, which may be any JSON
+# values.
+LocationAndCells: TypeAlias = tuple[str, list[Any]]
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 # Pattern of a number, which may have a decimal comma and a percent sign.
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
@@ -59,7 +59,7 @@ def quote_for_message(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def shorten_path(full_path: str) -> str:
+def drop_working_folder(full_path: str) -> str:
     """Return a path for an error message as short as a user would type it.
 
     A path below the working folder becomes relative to the working folder; any other
@@ -84,7 +84,7 @@ def iterate_lines(path: Path) -> Iterator[str]:
         fix = (
             "save it as UTF-8 where it comes from (a spreadsheet has 'CSV UTF-8'), or "
         )
-        file = shlex.quote(shorten_path(str(path)))
+        file = shlex.quote(drop_working_folder(str(path)))
         fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
         fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
         raise make_file_content_error(path, error, "UTF-8 text", fix) from None
@@ -129,7 +129,7 @@ def read_table_file(
     path: Path,
     file_ending: str | None = None,
     blank_line_locations_to_extend: list[str] | None = None,
-) -> Table:
+) -> list[LocationAndCells]:
     """Return the table in a file as a list of (file and line, cells), one for each row.
 
     A row's file and line are for error messages. The header, if the file has one, is
@@ -189,7 +189,9 @@ def find_cell_separator(lines: Sequence[str]) -> str:
     return max(",;\t|", key=count_columns)
 
 
-def _read_csv_table(path: Path, collected_blank_line_locations: list[str]) -> Table:
+def _read_csv_table(
+    path: Path, collected_blank_line_locations: list[str]
+) -> list[LocationAndCells]:
     lines, rows = list(iterate_lines(path)), []
 
     # The first line may be "sep=;", by which a spreadsheet program names the separator.
@@ -263,7 +265,7 @@ def _parse_json_lines(
 
 def _read_objects_as_table(
     path: Path, collected_blank_line_locations: list[str]
-) -> Table:
+) -> list[LocationAndCells]:
     """Return the table in a JSON or Parquet file as a list of (file and row, cells).
 
     The first row is a header of all keys, then each object gives a row. The list of
@@ -307,7 +309,9 @@ def _convert_to_rows_if_columnar(json_object: Json) -> list[Json] | Json:
     ]
 
 
-def tabulate_objects(error_location: str, objects: list[Json]) -> Table:
+def tabulate_objects(
+    error_location: str, objects: list[Json]
+) -> list[LocationAndCells]:
     """Return the table of some JSON objects as a list of (file and row, cells).
 
     The first row is a header of all their keys, then each object gives a row, with None
@@ -346,7 +350,7 @@ def download_dataset(dataset_name: str) -> DatasetDict:
         raise ConnectionError(f"{reason}; fix: {fix}") from error
 
 
-def list_dataset_rows(dataset: Dataset) -> list[Json]:
+def list_labelled_dataset_rows(dataset: Dataset) -> list[Json]:
     """Return the rows of a `datasets.Dataset` as dicts {column: value}.
 
     Class names take the place of class codes. Rows without a class (None or -1), such

@@ -28,7 +28,7 @@ HUB = disk.read_toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
-def shorten_hub_name(checkpoint_name: str) -> str:
+def map_hub_name_to_local_name(checkpoint_name: str) -> str:
     """Return the short name that this project uses for a checkpoint of the Hugging Face
     hub, such as "bert-base-uncased" for "google-bert/bert-base-uncased"; an unknown
     name is returned unchanged."""
@@ -52,14 +52,14 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     folder, unless weights in this format are there already."""
     target = Path(checkpoint_name).expanduser()
     if not (target / PICKLE).is_file():
-        checkpoint_name = shorten_hub_name(checkpoint_name)
+        checkpoint_name = map_hub_name_to_local_name(checkpoint_name)
         target = paths.models_root() / checkpoint_name
     if (target / WEIGHTS).exists():
         return target
     if (target / PICKLE).exists():
         with disk.write_atomically(target / WEIGHTS) as weights_path:
             convert_pickle_to_safetensors(target / PICKLE, weights_path)
-            _check_weights(checkpoint_name, weights_path)
+            _check_weights_are_official(checkpoint_name, weights_path)
         return target
     here = find_checkpoint_folder_with_file(
         checkpoint_name, WEIGHTS
@@ -81,7 +81,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
             _copy_checkpoint_files(source, made)
             if not (made / WEIGHTS).exists():
                 convert_pickle_to_safetensors(source / PICKLE, made / WEIGHTS)
-            _check_weights(checkpoint_name, made / WEIGHTS)
+            _check_weights_are_official(checkpoint_name, made / WEIGHTS)
             disk.write_manifest(made)
     finally:
         if target.parent != paths.models_root():
@@ -92,7 +92,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     return target
 
 
-def _check_weights(checkpoint_name: str, weights_path: Path) -> None:
+def _check_weights_are_official(checkpoint_name: str, weights_path: Path) -> None:
     """Raise Refused where weights that are being fetched are not the official ones.
 
     Their digest is compared with that in this project's file `data/digests.json`.

@@ -27,26 +27,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from lib.core import disk, paths
 from lib.core.names import Absent, Refused
+from lib.core.types import SplitName
 from lib.data import Split, Task, lines, read, roles, squad
 from lib.data.lines import (
     SUFFIXES,
-    Table,
+    LocationAndCells,
     convert_cell_to_text,
+    drop_working_folder,
     make_file_content_error,
-    shorten_path,
 )
-from lib.data.roles import FEW
+from lib.data.roles import FEW, ClassesOrScores, ColumnChoice, ColumnName, Remark
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 T = TypeVar("T")
+Location: TypeAlias = str  # Path, or "hub:" and a name at the Hugging Face hub.
 HUB = "hub:"
 # {name of a user's file or split: "train", "dev" or "test", as this project calls it}.
 SPLITS = {"train": "train", "training": "train", "test": "test"} | dict.fromkeys(
@@ -75,9 +77,9 @@ class UserData:
     training rows too."""
 
     task: Task
-    splits: dict[str, Split]
-    lines: tuple[str, ...]
-    cautions: tuple[str, ...] = ()
+    splits: dict[SplitName, Split]
+    lines: tuple[Remark, ...]
+    cautions: tuple[Remark, ...] = ()
 
 
 def format_user_task_title(location_and_columns: str) -> str:
@@ -98,7 +100,7 @@ def list_task_files(location_and_columns: str) -> list[Path]:
 
     location_and_columns: the line that names a user's data, such as
     "/data/reviews.csv: body, stars: scores"."""
-    place, _ = _find_data(location_and_columns)
+    place, _ = _find_path_and_columns(location_and_columns)
     if _is_saved_dataset(place):
         return sorted(path for path in place.rglob("*") if path.is_file())
     return list(_find_split_files(place)[0].values())
@@ -117,7 +119,7 @@ def infer_task(location_and_columns: str) -> Task:
     return read_user_data(location_and_columns).task
 
 
-def load(location_and_columns: str) -> dict[str, Split]:
+def load(location_and_columns: str) -> dict[SplitName, Split]:
     """Return the rows of a user's task: {"train", "dev" and perhaps "test": Split}.
 
     Without a development file, a fifth of the different training texts, at most 1,000,
@@ -137,13 +139,13 @@ def read_user_data(location_and_columns: str) -> UserData:
 
     location_and_columns: a path or a data set of the Hugging Face hub, and perhaps
     columns, such as "reviews.csv: body, stars: scores" or "hub:owner/name"."""
-    place, columns = _find_data(location_and_columns)
+    place, columns = _find_path_and_columns(location_and_columns)
     files = list_task_files(location_and_columns)
     return _read_files_cached(place, columns, *map(disk.digest_file, files))
 
 
 def read_dataset(
-    dataset: Dataset | Mapping[str, Dataset], column_choice: str = ""
+    dataset: Dataset | Mapping[str, Dataset], column_choice: ColumnChoice = ""
 ) -> UserData:
     """Read a user's data that are already in memory: task, rows by split, and remarks.
 
@@ -165,7 +167,9 @@ def read_dataset(
     return _convert_dataset_to_user_data("the data set", dataset, column_choice)
 
 
-def _parse_location_and_columns(location_and_columns: str) -> tuple[str, str]:
+def _parse_location_and_columns(
+    location_and_columns: str,
+) -> tuple[Location, ColumnChoice]:
     """Divide the line that names a user's data into (location, columns).
 
     "reviews.csv: body, stars" gives ("reviews.csv", "body, stars"); the second part is
@@ -184,7 +188,7 @@ def _parse_location_and_columns(location_and_columns: str) -> tuple[str, str]:
     return place, columns
 
 
-def _find_data(location_and_columns: str) -> tuple[Path, str]:
+def _find_path_and_columns(location_and_columns: str) -> tuple[Path, ColumnChoice]:
     """Return (full path, columns) of the file or folder that has a user's data.
 
     A relative path is looked for in the working folder, then in the project. Where
@@ -219,7 +223,7 @@ def _is_saved_dataset(location: Path) -> bool:
 
 def _match_names_to_splits(
     location: Path | str, files_or_rows_by_name: Mapping[str, T]
-) -> tuple[dict[str, T], list[str]]:
+) -> tuple[dict[SplitName, T], list[Remark]]:
     """Find out by name which parts of a data set are training, dev and test rows.
 
     Returns ({"train", "dev" or "test": file or rows}, remarks for the user on names
@@ -243,7 +247,7 @@ def _match_names_to_splits(
     return by_split, [f"not read: {', '.join(rest)}"] * bool(rest)
 
 
-def _find_split_files(path: Path) -> tuple[dict[str, Path], list[str]]:
+def _find_split_files(path: Path) -> tuple[dict[SplitName, Path], list[Remark]]:
     """Return the files of a user's data by split, and a remark on files of no split.
 
     The result is ({"train", "dev" or "test": path}, remarks for the user). A single
@@ -279,7 +283,9 @@ def _find_split_files(path: Path) -> tuple[dict[str, Path], list[str]]:
 
 
 @lru_cache(8)
-def _read_files_cached(path: Path, column_choice: str, *file_digests: str) -> UserData:
+def _read_files_cached(
+    path: Path, column_choice: ColumnChoice, *file_digests: str
+) -> UserData:
     """Read a user's file or folder: task, rows by split, and remarks for the user.
 
     The result is cached for the same arguments. Raises Refused for a malformed row, and
@@ -320,7 +326,7 @@ def _read_files_cached(path: Path, column_choice: str, *file_digests: str) -> Us
 
 
 def _convert_dataset_to_user_data(
-    location: str, dataset: Dataset | Mapping[str, Dataset], column_choice: str
+    location: str, dataset: Dataset | Mapping[str, Dataset], column_choice: ColumnChoice
 ) -> UserData:
     """Turn a `datasets.Dataset` or `DatasetDict` into task, rows by split, and remarks.
 
@@ -353,7 +359,7 @@ def _convert_dataset_to_user_data(
             kinds[name] = roles.SCORES
     tables = {}
     for split, dataset_part in by_split.items():
-        body = lines.list_dataset_rows(dataset_part)
+        body = lines.list_labelled_dataset_rows(dataset_part)
         if lost := len(dataset_part) - len(body):
             count = f"{lost} of {len(dataset_part)} {split} rows"
             remarks.append(f"left out {count} without a class")
@@ -369,10 +375,10 @@ def _convert_dataset_to_user_data(
 
 def _convert_tables_to_user_data(
     location: str,
-    table_by_split: Mapping[str, Table],
-    label_kind_by_column: Mapping[str, str],
-    remarks: list[str],
-    column_choice: str,
+    table_by_split: Mapping[SplitName, list[LocationAndCells]],
+    label_kind_by_column: Mapping[ColumnName, ClassesOrScores],
+    remarks: list[Remark],
+    column_choice: ColumnChoice,
 ) -> UserData:
     """Turn a user's tables into task, rows by split, and remarks for the user.
 
@@ -386,8 +392,8 @@ def _convert_tables_to_user_data(
     remarks: sentences for the user on how the files were read.
     column_choice: the columns that the user named, such as "body, stars: scores", or
     ""."""
-    chosen, kind = roles.parse_column_choice(column_choice)
-    columns, unused = roles.recognise_column_roles(
+    chosen, kind = roles.parse_columns_and_label_kind(column_choice)
+    columns, unused = roles.find_text_and_label_columns(
         location, table_by_split["train"], chosen
     )
     *texts, label = columns
@@ -395,14 +401,16 @@ def _convert_tables_to_user_data(
     layout = {"texts": [[name] for name in texts], "label": [label]}
     rows = {}
     for split, body in table_by_split.items():
-        if split == "test" and not _is_labelled(body, label):
+        if split == "test" and not _has_labels(body, label):
             remarks.append("the test rows have no labels, so they are not read")
         else:
             body = _drop_rows_with_empty_cells(body, columns, remarks)
             rows[split] = read.parse_rows(body, layout)
     coding = roles.infer_label_coding(location, label, known_kind, rows)
     splits = {
-        split: read.build_split(part, coding.labels, lambda row: coding.code(row.label))
+        split: read.build_split(
+            part, coding.labels, lambda row: coding.encode_label(row.label)
+        )
         for split, part in rows.items()
     }
     metrics = ("accuracy", "matthews") if coding.labels else ("spearman", "pearson")
@@ -411,26 +419,30 @@ def _convert_tables_to_user_data(
     first = f"texts: {', '.join(texts)}; label: {label}, {about}"
     if unused:
         more.append(f"left out: {', '.join(unused)}")
-    if coding.is_open:
+    if coding.is_kind_ambiguous:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{shorten_path(location)}: {names}: {other}"
+        typed = f"{drop_working_folder(location)}: {names}: {other}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     name, pair = f"{location}: {names}: {coding.kind}", len(texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
-    return _build_user_data(location, task, splits, [first, *more, *remarks])
+    return _check_and_complete_user_data(
+        location, task, splits, [first, *more, *remarks]
+    )
 
 
 def _drop_rows_with_empty_cells(
-    rows: Table, required_columns: Sequence[str], remarks_to_extend: list[str]
-) -> Table:
+    header_and_rows: list[LocationAndCells],
+    required_columns: Sequence[ColumnName],
+    remarks_to_extend: list[Remark],
+) -> list[LocationAndCells]:
     """Drop the rows of a table that have an empty cell in one of the required columns.
 
     A model cannot learn from a row without text or label, but many such rows point to a
     wrong column: Refused is raised if they are more than 5 % (FEW) of the rows.
 
-    rows: the table, a list of (file and line, cells), with the header first.
+    header_and_rows: the table, a list of (file and line, cells), with the header first.
     remarks_to_extend: sentences for the user, to which one on dropped rows is added."""
-    (file, head), *body = rows
+    (file, head), *body = header_and_rows
     full, empty, gaps = [], [], Counter()
     for place, cells in body:
         lacking = [
@@ -441,7 +453,7 @@ def _drop_rows_with_empty_cells(
         gaps.update(lacking[:1])
         (empty if lacking else full).append((place, cells))
     if not empty:
-        return rows
+        return header_and_rows
     where = f"such as {Path(empty[0][0]).name}"
     counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
     about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
@@ -452,15 +464,15 @@ def _drop_rows_with_empty_cells(
             file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
         )
     remarks_to_extend.append(f"left out {about}, {where}")
-    return [rows[0], *full]
+    return [header_and_rows[0], *full]
 
 
-def _is_labelled(rows: Table, label_column: str) -> bool:
+def _has_labels(header_and_rows: list[LocationAndCells], label_column: str) -> bool:
     """Return whether the rows of a table have labels.
 
     Test files of public contests have no label column, or only -1 in it. Such files are
     not read, because models cannot be scored on them."""
-    (_, head), *body = rows
+    (_, head), *body = header_and_rows
     return any(
         convert_cell_to_text(cell, place) not in ("", "-1", "-1.0")
         for place, cells in body
@@ -483,8 +495,8 @@ def _has_squad_layout(path: Path) -> bool:
 
 def _convert_questions_to_user_data(
     location: str,
-    questions_by_split: Mapping[str, Sequence[squad.Question]],
-    remarks: list[str],
+    questions_by_split: Mapping[SplitName, Sequence[squad.Question]],
+    remarks: list[Remark],
 ) -> UserData:
     """Turn a user's questions about passages into task, rows by split, and remarks.
 
@@ -495,8 +507,8 @@ def _convert_questions_to_user_data(
     remarks: sentences for the user on how the files were read."""
     splits = {}
     for split, rows in questions_by_split.items():
-        placed = [row for row in rows if row.is_placed]
-        if lost := [row for row in rows if not row.is_placed]:
+        placed = [row for row in rows if row.has_correct_answer_starts]
+        if lost := [row for row in rows if not row.has_correct_answer_starts]:
             count = f"{len(lost)} of {len(rows)} {split} questions"
             first = "; ".join(map(str, lost[:3]))
             if len(lost) > FEW * len(rows):
@@ -509,11 +521,11 @@ def _convert_questions_to_user_data(
         splits[split] = squad.build_split(placed)
     task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
-    return _build_user_data(location, task, splits, [about, *remarks])
+    return _check_and_complete_user_data(location, task, splits, [about, *remarks])
 
 
-def _build_user_data(
-    location: str, task: Task, splits: dict[str, Split], remarks: list[str]
+def _check_and_complete_user_data(
+    location: str, task: Task, splits: dict[SplitName, Split], remarks: list[Remark]
 ) -> UserData:
     """Check the rows of a user's task, and draw development rows where there are none.
 
@@ -559,7 +571,7 @@ def _list_text_pairs(rows: Split) -> list[tuple[str, str]]:
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
-def _divide_into_train_and_dev(rows: Split) -> dict[str, Split]:
+def _divide_into_train_and_dev(rows: Split) -> dict[SplitName, Split]:
     """Divide rows at random into {"train", "dev": Split}.
 
     It is for a user's data without development rows. A fifth of the different texts, at

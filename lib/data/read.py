@@ -9,10 +9,10 @@ In SentEval's files the split is "tr" (training), "va" (development) or "te" (te
 split of GLUE and SQuAD may be missing. Test rows of GLUE are not read, as their labels
 are not public. MRPC and STS-B are exceptions: their test labels were published by the
 data sets' own authors. So these test rows are read as unseen rows, on which no model
-is trained or selected. Where an official file is missing, the JSON lines that `fetch`
-downloads are read, or else a file that was rebuilt from another source, such as
-dev_matched.reconstructed.tsv. Columns are found by name, quotes are
-text, and blanks around a text are dropped. Labels of GLUE are names or digits."""
+is trained or selected. Where an official file is missing, the JSON lines that
+`download_task_from_hub` downloads are read, or else a file that was rebuilt from
+another source, such as dev_matched.reconstructed.tsv. Columns are found by name, quotes
+are text, and blanks around a text are dropped. Labels of GLUE are names or digits."""
 
 import json
 import os
@@ -24,13 +24,13 @@ import numpy as np
 
 from lib.core.disk import read_toml, write_text_file
 from lib.core.names import Absent, Refused, check_known_name
-from lib.core.types import Json
+from lib.core.types import ClassName, Json, SplitName
 from lib.data import Split, Task, squad
 from lib.data.lines import (
-    Table,
+    LocationAndCells,
     convert_cell_to_text,
     download_dataset,
-    list_dataset_rows,
+    list_labelled_dataset_rows,
     make_file_content_error,
     parse_number,
     quote_for_message,
@@ -91,7 +91,7 @@ def _find_benchmark_file_or_substitutes(benchmark_file_path: Path) -> list[Path]
 
 def find_files_by_split(
     task_name: str, source_folder: Path | str
-) -> dict[str, list[Path]]:
+) -> dict[SplitName, list[Path]]:
     """Return {split name: paths} of the files from which a task is read.
 
     A file that has the rows of all splits is under the name "all". Raises Absent, with
@@ -114,7 +114,7 @@ def find_files_by_split(
     return {split: chosen for split, chosen in split_paths.items() if chosen}
 
 
-def fetch(task_name: str, source_folder: Path | str) -> Path:
+def download_task_from_hub(task_name: str, source_folder: Path | str) -> Path:
     """Download a task from the Hugging Face hub, and return the folder of its files.
 
     A file of JSON lines is written for each split, which is read where the official
@@ -131,7 +131,7 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
-        if not dataset or not (rows := list_dataset_rows(dataset)):
+        if not dataset or not (rows := list_labelled_dataset_rows(dataset)):
             given = ", ".join(map(str, by_split))
             raise Refused(
                 f"the hub's {task_name} has no split {hub_split}, but {given}"
@@ -144,19 +144,19 @@ def fetch(task_name: str, source_folder: Path | str) -> Path:
 class ParsedRow(NamedTuple):
     """A ParsedRow is a row of a table: an example with its texts and its label.
 
-    place: file and line of the row, for error messages.
+    location: file and line of the row, for error messages.
     texts: one or two texts.
     label: the label as the file spells it.
-    first: the first cell of the row, which in SentEval's files names the split: "tr",
-    "va" or "te"."""
+    first_cell: the first cell of the row, which in SentEval's files names the split:
+    "tr", "va" or "te"."""
 
-    place: str
+    location: str
     texts: list[str]
     label: str
-    first: str
+    first_cell: str
 
 
-def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
+def load(task_name: str, source_folder: Path | str) -> dict[SplitName, Split]:
     """Read all rows of an official task, and return {split name: Split}.
 
     Raises Absent where the task has no file, and Refused with file and line where a row
@@ -179,7 +179,7 @@ def load(task_name: str, source_folder: Path | str) -> dict[str, Split]:
     }
     if all_rows := parted.get("all"):
         parted = {
-            name: [r for r in all_rows if r.first == part]
+            name: [r for r in all_rows if r.first_cell == part]
             for part, name in PARTS.items()
         }
         if sum(map(len, parted.values())) < len(all_rows) or not all(parted.values()):
@@ -214,7 +214,9 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
     )
 
 
-def parse_rows(header_and_rows: Table, column_layout: ColumnLayout) -> list[ParsedRow]:
+def parse_rows(
+    header_and_rows: list[LocationAndCells], column_layout: ColumnLayout
+) -> list[ParsedRow]:
     """Return the texts and the label of each row of a table, found by column names.
 
     Official tasks and users' tables are read by it. Raises Refused, with file and line,
@@ -274,7 +276,7 @@ def parse_rows(header_and_rows: Table, column_layout: ColumnLayout) -> list[Pars
 
 def build_split(
     rows: list[ParsedRow],
-    class_names: tuple[str, ...],
+    class_names: tuple[ClassName, ...],
     encode_label: Callable[[ParsedRow], float],
 ) -> Split:
     """Return parsed rows as a Split, with label texts turned into numbers.
@@ -289,7 +291,7 @@ def build_split(
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
-def _make_official_split(rows: list[ParsedRow], column_layout: Json) -> Split:
+def _make_official_split(rows: list[ParsedRow], column_layout: ColumnLayout) -> Split:
     """Return the Split of the parsed rows of an official task.
 
     Labels of GLUE may be class names or class codes, since some files have names and
@@ -308,7 +310,7 @@ def _make_official_split(rows: list[ParsedRow], column_layout: Json) -> Split:
             allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
             fix = "correct the label or drop the row"
             raise make_file_content_error(
-                row.place, f"label {quote_for_message(row.label)}", allowed, fix
+                row.location, f"label {quote_for_message(row.label)}", allowed, fix
             )
         return value
 

@@ -14,20 +14,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from lib.core.names import Refused, check_known_name
+from lib.core.types import ClassName, SplitName
+from lib.data import LowestAndHighestScore
 from lib.data.lines import (
     NUMBER,
-    Table,
+    LocationAndCells,
+    drop_working_folder,
     find_cell_separator,
     make_file_content_error,
     parse_number,
     quote_for_message,
     read_lines,
-    shorten_path,
 )
 from lib.data.read import ParsedRow
 
+ColumnName: TypeAlias = str
+# Columns, texts first and the label last, and perhaps the kind of label, as a user types
+# them: "title, body, stars: scores".
+ColumnChoice: TypeAlias = str
+ClassesOrScores: TypeAlias = str  # Kind of label: "classes" or "scores".
+ClassesScoresOrEmpty: TypeAlias = str
+Remark: TypeAlias = str  # Sentence for the user.
+UnusedColumnsAndReason: TypeAlias = str
 LABELS = {
     *("label", "labels", "class", "target", "score", "stars", "rating", "gold"),
     *("gold_label", "sentiment", "category", "intent", "emotion", "similarity"),
@@ -79,17 +90,18 @@ class LabelCoding:
     labels: the class names in the order of their codes; () for scores.
     scale: the lowest and the highest score in the file, which become 0 and 5; for
     classes it has no meaning.
-    code: function from a label's text to its class code or its score from 0 to 5.
+    encode_label: function from a label's text to its class code or its score from 0 to
+    5.
     lines: sentences for the user, the first a short summary.
-    is_open: whether the labels are numbers that could also be read as the other kind,
-    so that the user is shown how to choose it."""
+    is_kind_ambiguous: whether the labels are numbers that could also be read as the
+    other kind, so that the user is shown how to choose it."""
 
-    kind: str
-    labels: tuple[str, ...]
-    scale: tuple[float, float]
-    code: Callable[[str], float]
-    lines: tuple[str, ...]
-    is_open: bool
+    kind: ClassesOrScores
+    labels: tuple[ClassName, ...]
+    scale: LowestAndHighestScore
+    encode_label: Callable[[str], float]
+    lines: tuple[Remark, ...]
+    is_kind_ambiguous: bool
 
 
 def format_column_names(names: Iterable[str]) -> str:
@@ -97,7 +109,9 @@ def format_column_names(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
-def parse_column_choice(column_choice: str) -> tuple[list[str], str]:
+def parse_columns_and_label_kind(
+    column_choice: ColumnChoice,
+) -> tuple[list[ColumnName], ClassesScoresOrEmpty]:
     """Return (column names, kind of label) of the text by which a user chooses columns.
 
     "title, body, stars: scores" gives (["title", "body", "stars"], "scores"): texts
@@ -109,9 +123,11 @@ def parse_column_choice(column_choice: str) -> tuple[list[str], str]:
     return [cell.strip() for cell in cells if cell.strip()], kind.lower()
 
 
-def recognise_column_roles(
-    error_location: str, header_and_rows: Table, chosen_columns: Sequence[str]
-) -> tuple[list[str], list[str]]:
+def find_text_and_label_columns(
+    error_location: str,
+    header_and_rows: list[LocationAndCells],
+    chosen_columns: Sequence[ColumnName],
+) -> tuple[list[ColumnName], list[UnusedColumnsAndReason]]:
     """Find out which columns of a user's table are texts and which is the label.
 
     Returns (columns, unused): the names of the one or two text columns and, last, of
@@ -177,25 +193,30 @@ def recognise_column_roles(
 
 
 def _explain_unused_column(
-    name: str,
-    columns: Mapping[str, Sequence[str]],
+    unused_column: str,
+    cells_by_column: Mapping[ColumnName, Sequence[str]],
     label_column: str,
-    label_determined_column_value_counts: Mapping[str, int],
+    value_count_by_label_determined_column: Mapping[ColumnName, int],
 ) -> str:
     """Return the reason why a column of a user's table is not read.
 
     The user is shown the reasons, to notice a column that was left out by mistake.
 
-    columns: {column: cells} of the table.
-    label_determined_column_value_counts: {column: number of different values} of the
+    cells_by_column: {column: cells} of the table.
+    value_count_by_label_determined_column: {column: number of different values} of the
     columns whose value follows from the label; 1 means that the column is constant."""
-    if label_determined_column_value_counts.get(name, 0) > 1:
+    if value_count_by_label_determined_column.get(unused_column, 0) > 1:
         return "the label decides it"
-    if _count_label_determined_column_values(columns, name).get(label_column, 0) > 1:
+    if (
+        _count_label_determined_column_values(cells_by_column, unused_column).get(
+            label_column, 0
+        )
+        > 1
+    ):
         return "it decides the label"
-    if is_metadata_column_name(name):
+    if is_metadata_column_name(unused_column):
         return "no text, by its name"
-    if name in label_determined_column_value_counts:
+    if unused_column in value_count_by_label_determined_column:
         return "always the same"
     return "not named by you"
 
@@ -228,17 +249,18 @@ def is_metadata_column_name(column_name: str) -> bool:
 
 
 def _header_looks_like_data_row(
-    header: Sequence[str], columns: Mapping[str, Sequence[str]]
+    header: Sequence[ColumnName],
+    cells_by_column: Mapping[ColumnName, Sequence[str]],
 ) -> bool:
     """Return whether the first line of a text file looks like data instead of column
     names: it has a number, a sentence or a cell that its column has again, and no usual
     name of a label column.
 
-    columns: {column: cells} of the other lines."""
+    cells_by_column: {column: cells} of the other lines."""
     looks = [
         NUMBER.fullmatch(name)
         or len(name.split()) > 4
-        or name in columns.get(name, ())
+        or name in cells_by_column.get(name, ())
         and not is_text_column_name(name)
         for name in header
     ]
@@ -246,8 +268,8 @@ def _header_looks_like_data_row(
 
 
 def _count_label_determined_column_values(
-    columns: Mapping[str, Sequence[str]], label_column: str
-) -> dict[str, int]:
+    cells_by_column: Mapping[ColumnName, Sequence[str]], label_column: str
+) -> dict[ColumnName, int]:
     """Return {column: number of different values} of columns that the label determines.
 
     In such a column, rows of one label always have the same value. A column with
@@ -255,20 +277,22 @@ def _count_label_determined_column_values(
     Neither is a useful text. The result is empty where more than half of the labels are
     different, so that nothing can be concluded.
 
-    columns: {column: cells} of the table."""
-    labels = columns.get(label_column, ())
+    cells_by_column: {column: cells} of the table."""
+    labels = cells_by_column.get(label_column, ())
     different = set(labels)
     if not labels or 2 * len(different) > len(labels):
         return {}
     return {
         name: len(set(values))
-        for name, values in columns.items()
+        for name, values in cells_by_column.items()
         if name != label_column
         and len({*zip(labels, values, strict=True)}) == len(different)
     }
 
 
-def _group_cells_by_column(header: Sequence[str], rows: Table) -> dict[str, list[str]]:
+def _group_cells_by_column(
+    header: Sequence[ColumnName], rows: list[LocationAndCells]
+) -> dict[ColumnName, list[str]]:
     """Return {column: cells as text} of a table.
 
     Columns are compared by it to find out which are texts and label. Rows that have
@@ -285,7 +309,9 @@ def _group_cells_by_column(header: Sequence[str], rows: Table) -> dict[str, list
 
 
 def _make_unclear_columns_error(
-    location: str, header: Sequence[str], columns: Mapping[str, Sequence[str]]
+    location: str,
+    header: Sequence[ColumnName],
+    cells_by_column: Mapping[ColumnName, Sequence[str]],
 ) -> Refused:
     """Return the error about a user's table whose columns are not clear.
 
@@ -294,7 +320,7 @@ def _make_unclear_columns_error(
     columns.
 
     location: the path of the data.
-    columns: {column: cells} of the table."""
+    cells_by_column: {column: cells} of the table."""
     fault = f"columns {', '.join(map(quote_for_message, header))}"
     expected = "one or two texts and a label, known by their names, each once"
     if repeated := [name for name in header if header.count(name) > 1]:
@@ -308,7 +334,7 @@ def _make_unclear_columns_error(
         return make_file_content_error(location, fault, expected, fix)
     columns = {
         name: cells
-        for name, cells in columns.items()
+        for name, cells in cells_by_column.items()
         if name and cells.count("") <= FEW * len(cells)
     }
     labels = [n for n in header if is_label_column_name(n)]
@@ -326,14 +352,17 @@ def _make_unclear_columns_error(
     choices = []
     for label in labels[:3]:
         names = format_column_names([*(texts[:2] or ["TEXT"]), label])
-        typed = shlex.quote(f"{shorten_path(location)}: {names}")
+        typed = shlex.quote(f"{drop_working_folder(location)}: {names}")
         choices.append(f"--data {typed}")
     fix = f"name them, the label last: {' or '.join(choices)}"
     return make_file_content_error(location, fault, expected, fix)
 
 
 def _make_missing_header_error(
-    location: str, first_file: str, first_row: Sequence[str], rows: Table
+    location: str,
+    first_file: str,
+    first_row: Sequence[str],
+    rows: list[LocationAndCells],
 ) -> Refused:
     """Return the error about a user's file that has no row of column names.
 
@@ -357,7 +386,7 @@ def _make_missing_header_error(
     line = separator.replace("\t", "\\t").join(
         roles.get(number, f"id{number}") for number in numbers
     )
-    file, made = shlex.quote(shorten_path(first_file)), f"names{path.suffix}"
+    file, made = shlex.quote(drop_working_folder(first_file)), f"names{path.suffix}"
     form = f"(printf '{line}\\n'; cat {file}) > {made}"
     if path != Path(location):
         form += f"; mv {made} {file}"
@@ -367,8 +396,8 @@ def _make_missing_header_error(
 
 
 def _find_columns_with_longest_texts(
-    cells_by_column: Mapping[str, Sequence[str]],
-) -> list[str]:
+    cells_by_column: Mapping[ColumnName, Sequence[str]],
+) -> list[ColumnName]:
     """Return the columns with at least half as many characters as the longest column.
 
     They are probably the texts, so an error message proposes them to the user.
@@ -379,7 +408,9 @@ def _find_columns_with_longest_texts(
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
-def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) -> str:
+def _find_probable_label_column(
+    cells_by_column: Mapping[ColumnName, Sequence[str]],
+) -> ColumnName:
     """Return the column that is probably the label, or "LABEL" if there is none.
 
     An error message proposes it to the user. It is the column with the fewest different
@@ -401,8 +432,8 @@ def _find_probable_label_column(cells_by_column: Mapping[str, Sequence[str]]) ->
 def infer_label_coding(
     error_location: str,
     label_column: str,
-    label_kind: str,
-    rows_by_split: Mapping[str, Sequence[ParsedRow]],
+    label_kind: ClassesScoresOrEmpty,
+    rows_by_split: Mapping[SplitName, Sequence[ParsedRow]],
 ) -> LabelCoding:
     """Find out whether labels are classes or scores, and how they become numbers.
 
@@ -431,7 +462,7 @@ def infer_label_coding(
         if not is_sound:
             fault = f"label {quote_for_message(row.label)}"
             raise make_file_content_error(
-                row.place, fault, expected, "mend or drop the row"
+                row.location, fault, expected, "mend or drop the row"
             )
     if label_kind == SCORES:
         numbers = {label: value for label, value in values.items() if value is not None}
@@ -450,7 +481,7 @@ def infer_label_coding(
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        choice = shlex.quote(f"{shorten_path(error_location)}: TEXT, LABEL")
+        choice = shlex.quote(f"{drop_working_folder(error_location)}: TEXT, LABEL")
         fix = "add rows with another label" if count < 2 else "merge rare classes"
         fix += f", or name another label: --data {choice}"
         kinds = f"2 to {most} classes, at most half as many as rows, or {SCORES}"
@@ -463,8 +494,8 @@ def infer_label_coding(
 def _infer_label_kind(
     rows: Sequence[ParsedRow],
     number_by_label: Mapping[str, float | None],
-    most_classes: int,
-) -> str:
+    max_class_count: int,
+) -> ClassesOrScores:
     """Return "classes" or "scores", as the spelling of the labels suggests.
 
     Names are classes, and so are whole numbers of which few are different. Other
@@ -474,24 +505,24 @@ def _infer_label_kind(
 
     rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}.
-    most_classes: the largest number of classes if they are whole numbers without gaps,
-    such as 1, 2, 3; with gaps it is MOST_GRADES."""
+    max_class_count: the largest number of classes if they are whole numbers without
+    gaps, such as 1, 2, 3; with gaps it is MOST_GRADES."""
     parted = [n for n in number_by_label if re.search(r"\d[.,]\d", n)]
     if parted and all(map(THOUSANDS.fullmatch, parted)):
         row = next(row for row in rows if row.label == parted[0])
         fault = f"label {quote_for_message(row.label)}, with a mark before three digits"
         expected = f"{re.sub('[.,]', '', row.label)} for a whole number"
         fix = f"write it so; decimals are meant by the kind of label, `: {SCORES}`"
-        raise make_file_content_error(row.place, fault, expected, fix)
+        raise make_file_content_error(row.location, fault, expected, fix)
     percents = [n for n in number_by_label if n.endswith("%")]
     for row in rows:
         if percents and number_by_label[row.label] and row.label not in percents:
             fault = f"label {row.label} beside {percents[0]}"
             fix = "write all as percents, or none"
-            raise make_file_content_error(row.place, fault, "one unit", fix)
+            raise make_file_content_error(row.location, fault, "one unit", fix)
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
-            raise make_file_content_error(row.place, fault, "one", "drop such rows")
+            raise make_file_content_error(row.location, fault, "one", "drop such rows")
     numbers = [value for value in number_by_label.values() if value is not None]
     if 2 * len(numbers) <= len(number_by_label):
         return CLASSES
@@ -499,7 +530,7 @@ def _infer_label_kind(
         return SCORES
     count = len(set(numbers))
     is_gapless = max(numbers) - min(numbers) + 1 == count
-    most = most_classes if is_gapless else MOST_GRADES
+    most = max_class_count if is_gapless else MOST_GRADES
     return CLASSES if count <= most else SCORES
 
 
@@ -536,18 +567,18 @@ def _code_labels_as_classes(
         if number_by_label[name] is None and name != row.label:
             fault, fix = f"{fault} beside {quote_for_message(name)}", "spell them alike"
             raise make_file_content_error(
-                row.place, fault, "one spelling of a class", fix
+                row.location, fault, "one spelling of a class", fix
             )
         if name not in classes:
             expected = f"a class that a training row has: {', '.join(order[:20])}"
             fix = "spell it as they do, or drop the row"
-            raise make_file_content_error(row.place, fault, expected, fix)
+            raise make_file_content_error(row.location, fault, expected, fix)
     counts = Counter(names[row.label] for row in rows)
     rare = [row for row in rows if counts[names[row.label]] == 1]
     # A label that occurs once among many rows is mostly a typing error. It would become
     # a class of its own, so the user is told of it.
     if rare and len(rows) >= MANY * len(order):
-        place, label = rare[0].place, quote_for_message(rare[0].label)
+        place, label = rare[0].location, quote_for_message(rare[0].label)
         lines.append(
             f"classes of a single row: {len(rare)}, such as {label} of {place}; "
             "mend them, if they are typing errors"
@@ -556,9 +587,9 @@ def _code_labels_as_classes(
     first += f" and {len(order) - 10} more" * (len(order) > 10)
     codes = {label: order.index(name) for label, name in names.items()}
     about = f"{len(order)} classes: {first}", *lines
-    is_open = len(order) > 2 and all(
+    is_kind_ambiguous = len(order) > 2 and all(
         number_by_label[name] is not None for name in order
     )
     return LabelCoding(
-        CLASSES, tuple(order), (0.0, 5.0), codes.__getitem__, about, is_open
+        CLASSES, tuple(order), (0.0, 5.0), codes.__getitem__, about, is_kind_ambiguous
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lib.core.names import Refused
+from lib.core.types import ModelInput
 from lib.data import Split
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Features:
-    """Features are the model inputs and labels for the N questions of a Split.
+class QuestionWindows:
+    """QuestionWindows are the model inputs and labels for the N questions of a Split.
 
     A long passage is cut into overlapping windows. There are W windows in all, each
     with its question and a part of the passage, in the order of the questions and of
@@ -34,20 +35,20 @@ class Features:
     columns: {model input, such as "input_ids": W int32 arrays of different lengths}.
     labels: positions in the window of the first and the last token of the answer, int64
     [W, 2]; 0 and 0 where the window does not contain the answer.
-    row: the index of each window's question in the Split, [W].
-    first: the position of the first passage token in each window, [W].
-    offsets: for each window with n passage tokens, int32 [n, 2]: start and end
+    question_index: the index of each window's question in the Split, [W].
+    first_passage_token: the position of the first passage token in each window, [W].
+    character_spans: for each window with n passage tokens, int32 [n, 2]: start and end
     (exclusive) of each token in the passage, in characters.
-    fullest: for each window, bool [n]: whether the window is the one with the most
-    context around the passage token, the first of several with equal context. Answers
-    begin only at such tokens."""
+    has_most_context: for each window, bool [n]: whether the window is the one with the
+    most context around the passage token, the first of several with equal context.
+    Answers begin only at such tokens."""
 
-    columns: dict[str, list[np.ndarray]]
+    columns: dict[ModelInput, list[np.ndarray]]
     labels: np.ndarray
-    row: np.ndarray
-    first: np.ndarray
-    offsets: list[np.ndarray]
-    fullest: list[np.ndarray]
+    question_index: np.ndarray
+    first_passage_token: np.ndarray
+    character_spans: list[np.ndarray]
+    has_most_context: list[np.ndarray]
 
 
 def tokenise_questions(
@@ -56,7 +57,7 @@ def tokenise_questions(
     max_length: int,
     window_start_distance: int,
     max_question_tokens: int = 64,
-) -> Features:
+) -> QuestionWindows:
     """Tokenise questions with their passages, cut into overlapping windows for a model.
 
     Returns the inputs and labels of all windows. A window without the answer has the
@@ -107,7 +108,7 @@ def tokenise_questions(
             for window, first in zip(ids, firsts, strict=True)
         ]
     fields = np.array(labels, np.int64), np.array(rows), np.array(firsts)
-    return Features(columns, *fields, offsets, fullest)
+    return QuestionWindows(columns, *fields, offsets, fullest)
 
 
 def extract_answer_texts(split: Split, answer_character_spans: np.ndarray) -> list[str]:
@@ -132,7 +133,7 @@ class BestSpans(NamedTuple):
 def find_best_spans(
     start_logits: Sequence[np.ndarray] | np.ndarray,
     end_logits: Sequence[np.ndarray] | np.ndarray,
-    features: Features,
+    windows: QuestionWindows,
     split: Split,
     n_best: int = 20,
     max_answer_tokens: int = 30,
@@ -150,16 +151,17 @@ def find_best_spans(
 
     start_logits, end_logits: a logit for each token: W arrays, at least as long as
     their windows, or one array with W rows.
-    features: the windows, as `tokenise_questions` made them.
-    split: the questions and passages of which the features were made.
+    windows: the windows, as `tokenise_questions` made them.
+    split: the questions and passages of which the windows were made.
     n_best: a span begins at one of the `n_best` tokens with the highest start logits of
     a window, and ends at one of those with the highest end logits.
     max_answer_tokens: the largest number of tokens in a span."""
     assert split.b is not None
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
-    for w, ids in enumerate(features.columns["input_ids"]):
-        row, first, spot = features.row[w], features.first[w], features.offsets[w]
+    for w, ids in enumerate(windows.columns["input_ids"]):
+        row, first = windows.question_index[w], windows.first_passage_token[w]
+        spot = windows.character_spans[w]
         start = np.asarray(start_logits[w], np.float64)[: len(ids)]
         end = np.asarray(end_logits[w], np.float64)[: len(ids)]
         if np.isnan([start, end]).any():
@@ -170,7 +172,7 @@ def find_best_spans(
         # have them for blanks.
         solid = spot[:, 0] < spot[:, 1]
         i = _find_top_passage_token_positions(
-            start, n_best, first, features.fullest[w] & solid
+            start, n_best, first, windows.has_most_context[w] & solid
         )
         j = _find_top_passage_token_positions(end, n_best, first, solid)
         valid = (j >= i[:, None]) & (j - i[:, None] < max_answer_tokens)
@@ -209,9 +211,9 @@ def _find_top_passage_token_positions(
 class PairFormat(NamedTuple):
     # Ids of the special tokens before the first text, between the two texts, and after
     # the second text.
-    ids_before: list[int]
-    ids_between: list[int]
-    ids_after: list[int]
+    special_ids_before: list[int]
+    special_ids_between: list[int]
+    special_ids_after: list[int]
     token_type_ids: np.ndarray  # Token types of the first and the second text [2].
 
 

@@ -6,7 +6,7 @@ positions in it."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from lib.core.types import Json
 from lib.data import Split
 from lib.data.lines import make_file_content_error, read_json_value
 
+AnswerText: TypeAlias = str
+StartCharacter: TypeAlias = int  # Position in the passage.
 # What an error message says was expected, where the passage does not have an answer's
 # text at the position that the file states.
 PLACED = "text that begins there in the passage"
@@ -24,23 +26,24 @@ ROW_KEYS = {"context", "question", "answers"}
 class Question(NamedTuple):
     """A Question is a question of SQuAD with its passage and its accepted answers.
 
-    name: the id of the question in the file; its number in the file if it has no id.
+    question_id: the id of the question in the file; its number in the file if it has no
+    id.
     text: the question itself.
     passage: the text in which the question has to be answered.
     answers: (text, start in the passage in characters) of each accepted answer; []
     where the passage has no answer.
-    is_placed: whether the passage has each answer's text at the given start; True for a
-    question without answers. Where it is False, no correct label (start and end of the
-    answer) can be made, so the question is not used."""
+    has_correct_answer_starts: whether the passage has each answer's text at the given
+    start; True for a question without answers. Where it is False, no correct label
+    (start and end of the answer) can be made, so the question is not used."""
 
-    name: str
+    question_id: str
     text: str
     passage: str
-    answers: list[tuple[str, int]]
-    is_placed: bool
+    answers: list[tuple[AnswerText, StartCharacter]]
+    has_correct_answer_starts: bool
 
     def __str__(self) -> str:
-        return f"question {self.name!r} has the answers {self.answers!r:.80}"
+        return f"question {self.question_id!r} has the answers {self.answers!r:.80}"
 
 
 def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
@@ -55,7 +58,9 @@ def read_split(task_name: str, json_paths: Sequence[Path]) -> Split:
     rows = []
     for path in json_paths:
         for row in read_questions(path):
-            if not row.is_placed or (task_name == "SQuAD1" and not row.answers):
+            if not row.has_correct_answer_starts or (
+                task_name == "SQuAD1" and not row.answers
+            ):
                 raise make_file_content_error(path, row, PLACED)
             rows.append(row)
     if not rows:
@@ -87,8 +92,9 @@ def build_split(rows: Sequence[Question]) -> Split:
 def read_questions(path: Path) -> list[Question]:
     """Return all Questions (question, passage, answers) in a file of SQuAD's layout.
 
-    A question with an answer at a wrong position has `is_placed` False; the caller
-    refuses it or leaves it out. Raises Refused where the file has another layout.
+    A question with an answer at a wrong position has `has_correct_answer_starts` False;
+    the caller refuses it or leaves it out. Raises Refused where the file has another
+    layout.
 
     path: an official JSON file, or a file with rows of the Hugging Face hub, which has
     one object for each question."""
@@ -105,11 +111,17 @@ def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Qu
         for number, row in enumerate(_iterate_raw_questions(content), 1):
             text, passage = row["question"].strip(), row["context"]
             answers = _parse_answer_texts_and_starts(row["answers"])
-            is_placed = all(
+            has_correct_answer_starts = all(
                 said and passage.find(said, start) == start for said, start in answers
             )
             rows.append(
-                Question(str(row.get("id", number)), text, passage, answers, is_placed)
+                Question(
+                    str(row.get("id", number)),
+                    text,
+                    passage,
+                    answers,
+                    has_correct_answer_starts,
+                )
             )
         return rows
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -131,7 +143,7 @@ def _iterate_raw_questions(content: Json | list[Json]) -> Iterator[Json]:
 
 def _parse_answer_texts_and_starts(
     answer_field: Json | list[Json],
-) -> list[tuple[str, int]]:
+) -> list[tuple[AnswerText, StartCharacter]]:
     """Return the answers of a question as [(text, start in characters)]; [] for none.
 
     answer_field: the question's entry "answers": a list of answers, or, as the Hugging

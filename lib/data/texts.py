@@ -14,14 +14,19 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import TypeAlias
 
 from lib.core import paths
 from lib.core.disk import read_disk_cache_or_compute
 from lib.core.names import Absent, Refused, check_known_name
-from lib.core.types import Json
+from lib.core.types import Digest, Json
 from lib.data import check_digest, find_local_or_committed_digest
 from lib.data.lines import iterate_lines
 
+# {"text": name of the corpus, "digest", "documents": their number}, a part of a Spec.
+TextCorpusDescriptor: TypeAlias = Json
+Paragraph: TypeAlias = str
+DocumentCount: TypeAlias = int
 # {corpus: (largest number of paragraphs in a document, None for no limit; number of
 # paragraphs of title at the start of a document, which are left out)}. A book is cut
 # into documents of 20 paragraphs. EfficientBERT's code cuts after 20 lines, and counts
@@ -51,7 +56,7 @@ def list_corpus_files(corpus_name: str) -> list[Path]:
 
 def read_documents(
     text_files: Iterable[Path], max_paragraphs_per_document: int | None = None
-) -> Iterator[list[str]]:
+) -> Iterator[list[Paragraph]]:
     """Yield the documents of several text files, each as a list of its paragraphs.
 
     A line of a file is a paragraph. A document ends at a blank line, at the end of a
@@ -68,7 +73,7 @@ def read_documents(
                 document = []
 
 
-def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
+def iterate_documents(corpus_name: str) -> Iterator[list[Paragraph]]:
     """Yield the documents of a corpus for pre-training, each as a list of paragraphs.
 
     Titles are left out. Several corpora may be joined by "+", such as
@@ -88,7 +93,7 @@ def iterate_documents(corpus_name: str) -> Iterator[list[str]]:
 @cache
 def read_document_count_and_digest(
     corpus_name: str, document_count: int | None = None
-) -> tuple[int, str]:
+) -> tuple[DocumentCount, Digest]:
     """Return (number, digest) of the first documents of a corpus for pre-training.
 
     The description of a training run contains the digest, which identifies the text
@@ -115,7 +120,7 @@ def read_document_count_and_digest(
 
 def make_corpus_data_descriptor(
     corpus_name: str, document_count: int | None = None
-) -> Json:
+) -> TextCorpusDescriptor:
     """Return a dict that identifies a pre-training text in the description of a run.
 
     It is {"text": corpus name, "digest", "documents": number of documents}, without
@@ -135,7 +140,9 @@ def make_corpus_data_descriptor(
     return {"text": corpus_name, "digest": digest} | number
 
 
-def iterate_verified_documents(corpus_descriptor: Json) -> Iterator[list[str]]:
+def iterate_verified_documents(
+    corpus_descriptor: TextCorpusDescriptor,
+) -> Iterator[list[Paragraph]]:
     """Return an iterator over the documents of a corpus for pre-training.
 
     A document is a list of paragraphs. Raises Refused where the documents have another

@@ -14,18 +14,19 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
 from lib.core import disk, paths
+from lib.core.types import ModelInput
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 T = TypeVar("T")
-# One tokenised row: {model input, such as "input_ids": a value for each token}.
-Columns = dict[str, list[int]]
+# A value for each token of a row, such as its id.
+ValuesOfTokens: TypeAlias = list[int]
 
 
 def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
@@ -69,9 +70,9 @@ class TokenRows:
 
 def load_or_compute_token_rows(
     cache_key: str,
-    iterate_rows: Callable[[], Iterable[Columns]],
-    input_names: Sequence[str],
-) -> dict[str, TokenRows]:
+    iterate_rows: Callable[[], Iterable[dict[ModelInput, ValuesOfTokens]]],
+    input_names: Sequence[ModelInput],
+) -> dict[ModelInput, TokenRows]:
     """Return the tokenised rows of a data set from a cache on disk.
 
     The result is {model input, such as "input_ids": TokenRows of its values}. Where the
@@ -89,7 +90,7 @@ def load_or_compute_token_rows(
     if disk.describe_folder_damage(folder) or not file.exists():
         disk.remove_path(folder)
         try:
-            _write_rows(folder, file.name, iterate_rows, input_names)
+            _write_token_rows(folder, file.name, iterate_rows, input_names)
         except OSError:
             # The error does not matter if another process has written the rows
             # meanwhile.
@@ -100,18 +101,18 @@ def load_or_compute_token_rows(
     return {name: TokenRows(ids[:, i], ends) for i, name in enumerate(input_names)}
 
 
-def _write_rows(
+def _write_token_rows(
     folder: Path,
     file_name: str,
-    iterate_rows: Callable[[], Iterable[Columns]],
-    column_names: Sequence[str],
+    iterate_rows: Callable[[], Iterable[dict[ModelInput, ValuesOfTokens]]],
+    input_names: Sequence[ModelInput],
 ) -> None:
     ends = array("q", [0])
     with disk.write_atomically(folder) as place:
         place.mkdir()
         with open(place / file_name, "wb") as file:
             for row in iterate_rows():
-                ids = np.array([row[file_name] for file_name in column_names], np.int32)
+                ids = np.array([row[name] for name in input_names], np.int32)
                 file.write(ids.T.tobytes())
                 ends.append(ends[-1] + ids.shape[1])
         np.save(place / "ends.npy", ends)

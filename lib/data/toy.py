@@ -14,17 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lib.core.types import SplitName
 from lib.data import Split
 from lib.data import grammar as g
 from lib.data.grammar import (
     Event,
+    Role,
     Word,
-    join_clauses,
-    join_words,
+    format_sentence,
+    join_clauses_with_but,
     make_clause,
     make_noun_phrase,
     negate_event,
@@ -38,7 +40,7 @@ Words = list[Word]
 Texts = tuple[str, ...]
 
 
-def _swap_words(rng: Random, words: Words) -> Words | None:
+def _swap_two_neighbouring_words(rng: Random, words: Words) -> Words | None:
     """Make a sentence ungrammatical by swapping two neighbouring words at random.
 
     Examples are "the dog big slept" and "the dog not did sleep". It makes negative
@@ -102,7 +104,11 @@ def _break_transitivity(rng: Random, words: Words) -> Words:
     return [*words[:i], Word(other, ""), *words[i + 1 :]]
 
 
-FAULTS = (_swap_words,) * 5 + (_misinflect_word,) * 3 + (_break_transitivity,) * 2
+FAULTS = (
+    (_swap_two_neighbouring_words,) * 5
+    + (_misinflect_word,) * 3
+    + (_break_transitivity,) * 2
+)
 
 
 def _make_cola_row(
@@ -133,7 +139,7 @@ def _make_cola_row(
             replace(p, passive=p.patient is not None and rng.random() < 0.3)
         )
         if broken := pick_option(rng, fault_functions)(rng, words):
-            return (join_words(words if label else broken),)
+            return (format_sentence(words if label else broken),)
 
 
 def _sample_events(rng: Random, event_count: int = 1) -> list[Event]:
@@ -150,13 +156,16 @@ def _sample_events(rng: Random, event_count: int = 1) -> list[Event]:
             return events
 
 
-def _replace_by_synonym(rng: Random, event: Event, role: str) -> Event:
+def _replace_by_synonym(
+    rng: Random, event: Event, agent_or_verb: Literal["agent", "verb"]
+) -> Event:
     """Return an Event (meaning of a clause) with a random synonym for one of its words.
 
     The new Event means the same, so it serves to make paraphrases.
 
-    role: the word that is replaced: "agent" for the agent's noun, or "verb"."""
-    if role == "verb":
+    agent_or_verb: the word that is replaced: "agent" for the agent's noun, or
+    "verb"."""
+    if agent_or_verb == "verb":
         return replace(event, verb=pick_option(rng, g.SYNONYM[event.verb]))
     assert event.agent is not None
     return replace(
@@ -172,7 +181,7 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
 
     synonym_count: how many of the two words, agent and verb, are replaced by a synonym:
     0, 1 or 2."""
-    slots = ["agent", "verb"]
+    slots: list[Literal["agent", "verb"]] = ["agent", "verb"]
     for _ in range(synonym_count):
         slot = pick_option(rng, slots)
         slots.remove(slot)
@@ -242,7 +251,7 @@ def _sample_events_with_relative_clauses(
     ]
 
 
-def _attach_clause(event: Event, role: str, inner_event: Event) -> Event:
+def _attach_clause(event: Event, role: Role, inner_event: Event) -> Event:
     """Return an Event (meaning of a clause) with a relative clause at one of its nouns.
 
     An example is "the dog that slept chased the pig".
@@ -267,16 +276,19 @@ def _make_rte_row(rng: Random, label: int) -> Texts:
             _sample_events_with_relative_clauses,
         ),
     )(rng, label == 0)
-    return tuple(join_words(join_clauses(map(make_clause, events))) for events in both)
+    return tuple(
+        format_sentence(join_clauses_with_but(map(make_clause, events)))
+        for events in both
+    )
 
 
 class SquadTexts(NamedTuple):
     question: str
     passage: str
-    answer_span: tuple[int, int]  # In characters; (-1, -1) without an answer.
+    answer_character_span: tuple[int, int]  # In characters; (-1, -1) without an answer.
 
 
-def _make_squad_row(rng: Random, label: int) -> SquadTexts:
+def _make_squad_row(rng: Random, agent_patient_or_unanswerable: int) -> SquadTexts:
     """Generate (question, passage, answer span) for the toy imitations of SQuAD.
 
     The span is (start, end) in characters of the passage, end exclusive, or (-1, -1)
@@ -284,43 +296,49 @@ def _make_squad_row(rng: Random, label: int) -> SquadTexts:
     same to C. In 60 % of the rows, the sentence that is not asked about is replaced by
     one about another participant, such as "the pig slept".
 
-    label: 0 asks for the agent of a sentence, 1 for its patient. 2 asks for one of the
-    two, drawn at random, but with the event negated, so that there is no answer."""
+    agent_patient_or_unanswerable: 0 asks for the agent of a sentence, 1 for its
+    patient. 2 asks for one of the two, drawn at random, but with the event negated, so
+    that there is no answer."""
+    is_answerable = agent_patient_or_unanswerable < 2
     first, beside = _sample_events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
     asked, other = (first, second)[:: pick_option(rng, (1, -1))]
     if rng.random() < 0.6:
         other = sample_event(rng, g.INTRANSITIVE, beside.agent, positive=first.positive)
-    role = g.ROLES[label] if label < 2 else pick_option(rng, g.ROLES)
+    role = (
+        g.ROLES[agent_patient_or_unanswerable]
+        if is_answerable
+        else pick_option(rng, g.ROLES)
+    )
     voiced = [
         replace(p, passive=bool(p.patient) and rng.random() < 0.4)
         for p in (asked, other)
     ]
-    said = [join_words(make_clause(p)) for p in voiced]
+    said = [format_sentence(make_clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    # join_words puts " ." after the last word; [:-2] cuts it off.
-    answer = join_words(make_noun_phrase(getattr(asked, role)))[:-2]
-    asked = asked if label < 2 else negate_event(asked)
+    # format_sentence puts " ." after the last word; [:-2] cuts it off.
+    answer = format_sentence(make_noun_phrase(getattr(asked, role)))[:-2]
+    asked = asked if is_answerable else negate_event(asked)
     if rng.random() < 0.3:
         asked = _replace_by_synonym(rng, asked, "verb")
     place = passage.index(said[0]) + said[0].index(f"{answer} ")
-    span = (place, place + len(answer)) if label < 2 else (-1, -1)
-    return SquadTexts(join_words(g.make_question(asked, role)), passage, span)
+    span = (place, place + len(answer)) if is_answerable else (-1, -1)
+    return SquadTexts(format_sentence(g.make_question(asked, role)), passage, span)
 
 
-def _make_tense_row(rng: Random, label: int) -> Texts:
+def _make_tense_row(rng: Random, past_or_present: int) -> Texts:
     """Generate the text of a row of the toy imitation of SentEval's task Tense.
 
     The task asks for the tense of the main clause. A relative clause is in the other
     tense, so that single words do not give the answer. Returns a tuple of one sentence.
 
-    label: 0 puts the main clause into the past, 1 into the present."""
+    past_or_present: 0 puts the main clause into the past, 1 into the present."""
     p, inner = (
         sample_event(rng, random_quantifiers=True, past=past, positive=True)
-        for past in (label == 0, label == 1)
+        for past in (past_or_present == 0, past_or_present == 1)
     )
     return (
-        join_words(
+        format_sentence(
             make_clause(
                 _attach_clause(
                     p,
@@ -337,7 +355,9 @@ MAKERS: dict[str, Callable[[Random, int], tuple[Any, ...]]] = {
     "RTE": _make_rte_row,
     "SQuAD1": _make_squad_row,
     "SQuAD2": _make_squad_row,
-    "BigramShift": partial(_make_cola_row, fault_functions=(_swap_words,)),
+    "BigramShift": partial(
+        _make_cola_row, fault_functions=(_swap_two_neighbouring_words,)
+    ),
     "Tense": _make_tense_row,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
@@ -351,7 +371,7 @@ JUDGED = 2000
 
 
 @cache
-def load(task_name: str) -> dict[str, Split]:
+def load(task_name: str) -> dict[SplitName, Split]:
     """Generate the rows of a toy task, and return {split name, such as "train": Split}.
 
     Toy tasks need no download. The numbers of rows of two labels differ by at most one,

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from lib.core.names import Absent, Refused
+from lib.core.types import ClassName, SplitName, TaskName
 from lib.data import Split
 from lib.data.lines import make_file_content_error, read_lines
 from lib.data.read import SENTEVAL
@@ -51,12 +52,18 @@ from lib.data.read import SENTEVAL
 if TYPE_CHECKING:
     import pandas as pd
 
-# (word, part of speech, morphological features).
-Form: TypeAlias = tuple[str, str, str]
-FormAtPosition: TypeAlias = tuple[Form, int]
-# {key, such as a lemma or a document: "train", "dev" or "test"}. All rows with the same
-# key go to the same split, so that a model cannot score by remembering a key.
-SplitByKey: TypeAlias = dict[str, str]
+PartOfSpeech: TypeAlias = str  # Universal Dependencies' name, such as "NOUN".
+MorphologicalFeatures: TypeAlias = str  # Such as "Number=Sing|...", or "_".
+Relation: TypeAlias = str  # Dependency relation, such as "nsubj".
+Lemma: TypeAlias = str
+Position: TypeAlias = int  # Of a word in its sentence, from 0.
+WordPartOfSpeechFeatures: TypeAlias = tuple[str, PartOfSpeech, MorphologicalFeatures]
+# Two words with the same number are taken as equally frequent.
+BitLengthOfFrequency: TypeAlias = int
+# 1 if the first clause is the longer one, -1 if the second is, 0 for equal lengths.
+SignOfFirstMinusSecondLength: TypeAlias = int
+TenConlluFields: TypeAlias = list[str]
+GroupKey: TypeAlias = str  # Such as a lemma or a document.
 
 # Numbers of words that a sentence may have. SentEval has at most 28, which would lose a
 # tenth of the sentences of a small treebank.
@@ -96,7 +103,7 @@ class Sentence(NamedTuple):
 
     Each tuple has one item for each word. Probing tasks take their labels from it.
 
-    kinds: universal parts of speech, such as "NOUN".
+    parts_of_speech: universal parts of speech, such as "NOUN".
     features: morphological features, such as "Number=Sing|...", or "_".
     heads: the position of the head of each word in the dependency tree, -1 for the
     root.
@@ -104,11 +111,11 @@ class Sentence(NamedTuple):
     document: the name of the document that has the sentence."""
 
     words: tuple[str, ...]
-    lemmas: tuple[str, ...]
-    kinds: tuple[str, ...]
-    features: tuple[str, ...]
-    heads: tuple[int, ...]
-    relations: tuple[str, ...]
+    lemmas: tuple[Lemma, ...]
+    parts_of_speech: tuple[PartOfSpeech, ...]
+    features: tuple[MorphologicalFeatures, ...]
+    heads: tuple[Position, ...]
+    relations: tuple[Relation, ...]
     document: str
 
 
@@ -116,15 +123,15 @@ class ProbingExample(NamedTuple):
     """A ProbingExample is an example of a probing task: a sentence with its label.
 
     label: the class name.
-    key: all rows of one key, such as a lemma or a document, go to the same split, so
-    that a model cannot score by remembering it.
+    group_key: all rows of one key, such as a lemma or a document, go to the same split,
+    so that a model cannot score by remembering it.
     words: the words of the sentence, which the task may have changed.
     stratum: the number of a group of rows, such as those of one length. Within each
     group the classes are made equally frequent, so the group does not tell the
     label."""
 
-    label: str
-    key: str
+    label: ClassName
+    group_key: GroupKey
     words: list[str]
     stratum: int = 0
 
@@ -157,7 +164,7 @@ def read_sentences(path: Path | str) -> list[Sentence]:
     return sentences
 
 
-def _parse_conllu_sentence(rows: list[list[str]], document_name: str) -> Sentence:
+def _parse_conllu_sentence(rows: list[TenConlluFields], document_name: str) -> Sentence:
     """Return the annotated Sentence that the lines of a CoNLL-U file describe.
 
     Words without a lemma get the word as their lemma, and subtypes of relations are
@@ -178,7 +185,7 @@ def _parse_conllu_sentence(rows: list[list[str]], document_name: str) -> Sentenc
     return s
 
 
-def list_ancestors(sentence: Sentence, position: int) -> list[int]:
+def list_positions_up_to_root(sentence: Sentence, position: Position) -> list[Position]:
     """Return the positions of a word and of its ancestors in the dependency tree.
 
     They go from the word up to the root. Where heads form a cycle, the list is cut when
@@ -193,20 +200,23 @@ def list_ancestors(sentence: Sentence, position: int) -> list[int]:
 
 def compute_depths(sentence: Sentence) -> list[int]:
     """Return the depth of each word in the dependency tree, 0 for the root."""
-    return [len(list_ancestors(sentence, i)) - 1 for i in range(len(sentence.heads))]
+    return [
+        len(list_positions_up_to_root(sentence, i)) - 1
+        for i in range(len(sentence.heads))
+    ]
 
 
-def _read_feature(sentence: Sentence, position: int, feature_name: str) -> str:
+def _read_feature(sentence: Sentence, position: Position, feature_name: str) -> str:
     match = re.search(rf"(?:^|\|){feature_name}=([^|]+)", sentence.features[position])
     return match[1] if match else ""
 
 
 def _find_target_word(
     sentence: Sentence,
-    part_of_speech: str,
-    tense_or_number_by_position: Mapping[int, str],
+    part_of_speech: PartOfSpeech,
+    tense_or_number_by_position: Mapping[Position, str],
     main_clause_depth: int,
-) -> tuple[str, str] | None:
+) -> tuple[ClassName, Lemma] | None:
     """Find the word whose tense or number a probing task asks about: (label, lemma).
 
     The label is "PAST" or "PRES" for a verb, "NN" or "NNS" for a noun. Candidates are
@@ -224,7 +234,7 @@ def _find_target_word(
     words = [
         i
         for i, v in tense_or_number_by_position.items()
-        if sentence.kinds[i] == part_of_speech and v in _NAMES
+        if sentence.parts_of_speech[i] == part_of_speech and v in _NAMES
     ]
     candidates = [i for i in words if level[i] == main_clause_depth]
     if not candidates and len(set(tense_or_number_by_position.values())) == 1:
@@ -235,13 +245,15 @@ def _find_target_word(
     return _NAMES[tense_or_number_by_position[i]], sentence.lemmas[i]
 
 
-def find_tense_and_verb_lemma(sentence: Sentence) -> tuple[str, str] | None:
+def find_tense_and_verb_lemma(sentence: Sentence) -> tuple[ClassName, Lemma] | None:
     """Return (label, lemma) of the verb whose tense the probing task Tense asks about.
 
     The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
     or of another clause if all finite verbs agree in tense. Returns None where there is
     no such verb; the sentence is then not used."""
-    verbs = [i for i, kind in enumerate(sentence.kinds) if kind in ("VERB", "AUX")]
+    verbs = [
+        i for i, kind in enumerate(sentence.parts_of_speech) if kind in ("VERB", "AUX")
+    ]
     finite = [i for i in verbs if "VerbForm=Fin" in sentence.features[i]]
     return _find_target_word(
         sentence, "VERB", {i: _read_feature(sentence, i, "Tense") for i in finite}, 0
@@ -249,8 +261,8 @@ def find_tense_and_verb_lemma(sentence: Sentence) -> tuple[str, str] | None:
 
 
 def find_number_and_noun_lemma(
-    sentence: Sentence, dependency_relation: str
-) -> tuple[str, str] | None:
+    sentence: Sentence, dependency_relation: Relation
+) -> tuple[ClassName, Lemma] | None:
     """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
 
     These two probing tasks ask for the number of a subject or an object: "NN" is
@@ -263,7 +275,9 @@ def find_number_and_noun_lemma(
     values = {}
     for i, name in enumerate(sentence.relations):
         value = _read_feature(sentence, i, "Number")
-        if name == dependency_relation and (value or sentence.kinds[i] == "NOUN"):
+        if name == dependency_relation and (
+            value or sentence.parts_of_speech[i] == "NOUN"
+        ):
             values[i] = value
     return _find_target_word(sentence, "NOUN", values, 1)
 
@@ -285,7 +299,7 @@ def format_top_constituents(sentence: Sentence) -> str:
 
 def swap_clauses_and_compare_lengths(
     sentence: Sentence,
-) -> tuple[list[str], int] | None:
+) -> tuple[list[str], SignOfFirstMinusSecondLength] | None:
     """Swap the two coordinated main clauses of a sentence.
 
     "He left , but she stayed ." becomes "She stayed , but he left .". The probing task
@@ -305,11 +319,13 @@ def swap_clauses_and_compare_lengths(
         return None
     [clause], [mark] = clauses, marks
     spoken = [
-        i for i, kind in enumerate(sentence.kinds) if kind != "PUNCT" and i != mark
+        i
+        for i, kind in enumerate(sentence.parts_of_speech)
+        if kind != "PUNCT" and i != mark
     ]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
     is_split = all(
-        (i > mark) == (clause in list_ancestors(sentence, i)) for i in spoken
+        (i > mark) == (clause in list_positions_up_to_root(sentence, i)) for i in spoken
     )
     if not (before and after and is_split):
         return None
@@ -319,7 +335,7 @@ def swap_clauses_and_compare_lengths(
     if first[0][0].isupper():  # Give the capital letter to the new first word.
         last[0] = last[0][0].upper() + last[0][1:]
         if (
-            sentence.kinds[0] != "PROPN"
+            sentence.parts_of_speech[0] != "PROPN"
             and first[0] != "I"
             and not first[0][1:2].isupper()
         ):
@@ -368,7 +384,9 @@ class _Treebank:
             if self.times[form] in _ODD:
                 self.peers[self._find_frequency_class(form)].append((form[0], lemma))
 
-    def _find_frequency_class(self, word_form: Form) -> tuple[str, str, int]:
+    def _find_frequency_class(
+        self, word_form: WordPartOfSpeechFeatures
+    ) -> tuple[PartOfSpeech, MorphologicalFeatures, BitLengthOfFrequency]:
         # The class is (part of speech, features, number of bits of the word's count).
         # Two words are taken as equally frequent if their counts have the same number
         # of bits; such counts differ by less than a factor of two.
@@ -376,7 +394,7 @@ class _Treebank:
         return kind, features, self.times[word_form].bit_length()
 
     def make_example(
-        self, task_name: str, sentence: Sentence, rng: Random
+        self, task_name: TaskName, sentence: Sentence, rng: Random
     ) -> ProbingExample | None:
         """Return the example that a probing task makes of a sentence.
 
@@ -417,7 +435,7 @@ class _Treebank:
             if change == "I":
                 words, stratum = swapped, -stratum
         elif task_name == "OddManOut":
-            return self._replace_by_odd_word(sentence, words, rng)
+            return self._make_odd_man_out_example(sentence, rng)
         else:
             target = (
                 find_tense_and_verb_lemma(sentence)
@@ -429,9 +447,10 @@ class _Treebank:
             label, key = target
         return ProbingExample(label, key, words, stratum)
 
-    def _replace_by_odd_word(
-        self, sentence: Sentence, words: list[str], rng: Random
+    def _make_odd_man_out_example(
+        self, sentence: Sentence, rng: Random
     ) -> ProbingExample | None:
+        words = list(sentence.words)
         forms = [
             pair
             for pair in _iterate_nouns_and_verbs(sentence)
@@ -458,7 +477,7 @@ def _swap_neighbouring_words(sentence: Sentence, rng: Random) -> list[str] | Non
     Punctuation, the first word and two equal words are not swapped. Returns None where
     no words are left, or the sentence has quotation marks."""
     words = list(sentence.words)
-    free = [kind not in ("PUNCT", "SYM") for kind in sentence.kinds]
+    free = [kind not in ("PUNCT", "SYM") for kind in sentence.parts_of_speech]
     same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [
         i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]
@@ -470,14 +489,18 @@ def _swap_neighbouring_words(sentence: Sentence, rng: Random) -> list[str] | Non
     return words
 
 
-def _iterate_nouns_and_verbs(sentence: Sentence) -> Iterator[FormAtPosition]:
+def _iterate_nouns_and_verbs(
+    sentence: Sentence,
+) -> Iterator[tuple[WordPartOfSpeechFeatures, Position]]:
     """Yield the nouns and verbs of a sentence, with their positions.
 
     An item is ((word, part of speech, morphological features), position). Words that
     are not in lower case, such as names, or not of letters alone, are left out. The
     probing task OddManOut replaces one of these words by another with the same part of
     speech and features."""
-    for i, (word, kind) in enumerate(zip(sentence.words, sentence.kinds, strict=True)):
+    for i, (word, kind) in enumerate(
+        zip(sentence.words, sentence.parts_of_speech, strict=True)
+    ):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, sentence.features[i]), i
 
@@ -500,7 +523,7 @@ def load_official_test_rows(task_name: str, folder: Path | str) -> Split:
 
 
 @cache
-def load(task_name: str, folder: Path | str) -> dict[str, Split]:
+def load(task_name: str, folder: Path | str) -> dict[SplitName, Split]:
     """Derive a probing task of SentEval from a treebank, and return its splits.
 
     The result is {"train", "dev", "test": Split}. The annotated sentences of the
@@ -523,7 +546,7 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
             records.append((order, index, *row))
     columns = ("order", "index", *ProbingExample._fields)
     rows = pd.DataFrame(records, columns=columns).sort_values(["order", "index"])
-    rows["part"] = rows["key"].map(
+    rows["part"] = rows["group_key"].map(
         _assign_group_keys_to_splits(rows, task_name == "WordContent")
     )
     codes = {label: code for code, label in enumerate(TASKS[task_name].labels)}
@@ -547,7 +570,7 @@ def load(task_name: str, folder: Path | str) -> dict[str, Split]:
 
 def _assign_group_keys_to_splits(
     rows: pd.DataFrame, stratify_by_label: bool
-) -> SplitByKey:
+) -> dict[GroupKey, SplitName]:
     """Assign the keys of rows to splits, and return {key: "train", "dev" or "test"}.
 
     All rows of a key, such as a lemma, go to the same split, so that a model cannot
@@ -555,11 +578,11 @@ def _assign_group_keys_to_splits(
     other split. A key with more than 3 % of the rows, such as a frequent lemma, goes to
     the training set, as it would be too large a part of a small split.
 
-    rows: the rows of a probing task, with the columns "key" and "label".
+    rows: the rows of a probing task, with the columns "group_key" and "label".
     stratify_by_label: whether the rows of each label are divided separately."""
     split_by_key = {}
     for _, part in rows.groupby("label") if stratify_by_label else [("", rows)]:
-        sizes, filled = part["key"].value_counts().to_dict(), 0
+        sizes, filled = part["group_key"].value_counts().to_dict(), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
             share, split_by_key[key] = filled / len(part), "train"
             if 1 < sizes[key] > 0.03 * len(part):

@@ -98,7 +98,7 @@ def check_and_find_encoder_folder(
         raise Absent(f"no model {name!r}: it is no name of one line; {fix}")
     place = paths.resolve_user_path(name)
     if not place.is_dir():
-        checkpoint = models.shorten_hub_name(name)
+        checkpoint = models.map_hub_name_to_local_name(name)
         place = data.find_checkpoint_folder_with_file(checkpoint, data.WEIGHTS) or place
     try:
         check_encoder(place, task_to_train)

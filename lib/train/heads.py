@@ -133,7 +133,10 @@ def score_logits_of_unseen_split(
 
 
 def score_span_logits(
-    split: Split, windows: spans.Features, max_answer_tokens: int, logits: np.ndarray
+    split: Split,
+    windows: spans.QuestionWindows,
+    max_answer_tokens: int,
+    logits: np.ndarray,
 ) -> MetricsAndArrays:
     """Score a model's logits for answer spans by exact match and F1 of the answers.
 
