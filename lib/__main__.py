@@ -338,7 +338,7 @@ def make_missing_runs_and_pages(
     with closing(Report(scope, values, grids, absent, store)) as pages:
         print(pages.describe_where_results_appear(), flush=True)
         if execute_missing_runs:
-            specs = notebook.list_specs_to_run(
+            specs = notebook.list_specs_of_grid_variables(
                 *(builder.rows_by_variable for builder in pages.builders)
             )
             clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
@@ -397,11 +397,13 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> bool:
         every = {}
         if not absent:
             run_baselines_and_print_scores(
-                args.profile, notebook.list_specs_to_run(*grids.values()), clock
+                args.profile,
+                notebook.list_specs_of_grid_variables(*grids.values()),
+                clock,
             )
         steps = planned.read_planned_core_hours_by_step(args.profile)
         for path, variables in grids.items():
-            specs = notebook.list_specs_to_run(variables)
+            specs = notebook.list_specs_of_grid_variables(variables)
             missing = store.list_missing_specs(specs)
             every |= missing
             about = f", {clock.describe_expected_time(missing)}" * (not steps)
@@ -543,7 +545,7 @@ def record_missing_runs_of_claims(args: argparse.Namespace) -> int:
     print_changed_table_warnings()
     store, profile = Store(), args.profile
     claims: Any = (
-        queue.select_claims(args.claims)
+        queue.select_central_and_own_claims(args.claims)
         if profile == queue.SCALE
         else queue.select_plan_lines(profile, args.claims)
     )

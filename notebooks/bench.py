@@ -547,7 +547,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = gated.list_widths_of_layers(
+    widths = gated.count_kept_indices_by_layer(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
     fewer = gated.count_masked_encoder_flops(shape) / gated.flops(

@@ -299,14 +299,18 @@ def test_the_plan_is_within_its_core_hours_and_has_seeds_of_no_trial():
     assert steps == ["b", "c", "d", "a", "g", "f", "e"]
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.order} {line.claim}")
+@pytest.mark.parametrize(
+    "line", LINES, ids=lambda line: f"{line.line_number} {line.claim_id}"
+)
 def test_each_line_has_its_rows_and_each_cell_its_models(line):
-    row = raw()[line.order - 1]
-    parts = cells.parse_comparisons(line.cells)
+    row = raw()[line.line_number - 1]
+    parts = cells.parse_comparisons(line.comparisons_text)
     for name in ("region", "printed"):
         number = len(row[name].split("; "))
         assert number == (len(parts) or len(line.tasks)) or row[name] == "level"
-    rows = line.select_rows(evidence.list_notebook_runs_to_execute("base", line.page))
+    rows = line.select_rows(
+        evidence.list_notebook_runs_to_execute("base", line.notebook_id)
+    )
     assert {row.get("seed", 0) for row in rows} == {*line.seeds}
     assert {row["task"] for row in rows if "task" in row} == {*line.tasks}
     for one in parts:

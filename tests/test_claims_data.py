@@ -123,11 +123,11 @@ def test_inconsistencies_that_repeat_another_table_have_a_twin_that_counts():
 
 
 def test_inconsistencies_are_computed_again():
-    for line in checks.list_inconsistencies_in_papers():
+    for line in checks.read_inconsistencies_csv_with_computed_values():
         assert all(
             line[name] for name in ("locator", "sort", "printed", "note", "what_we_do")
         ), line
-        printed = checks.parse_printed_number(line["printed"])
+        printed = checks.parse_printed_cell(line["printed"])
         if line["cell"]:
             assert (
                 checks.evaluate_formula_on_printed_tables(line["paper"], line["cell"])[
@@ -140,7 +140,7 @@ def test_inconsistencies_are_computed_again():
             assert checks.agrees_with_printed_text(line["found"], line["recomputed"]), (
                 line
             )
-            assert checks.parse_printed_number(line["recomputed"]) != printed, line
+            assert checks.parse_printed_cell(line["recomputed"]) != printed, line
         assert (
             set(filter(None, line["claims"].split("; "))) <= lists.read_claims().keys()
         ), line
@@ -372,7 +372,7 @@ def break_cell(id, rng, patch):
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
     size = rng.choice((-1, 1)) * 10 ** rng.uniform(-4, 4)  # ratios too have all sizes
     values = [other[name], str(size), f"broken {rng.random()}"]
-    number = isinstance(checks.parse_printed_number(row[column]), Fraction)
+    number = isinstance(checks.parse_printed_cell(row[column]), Fraction)
     patch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
 
 

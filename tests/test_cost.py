@@ -20,7 +20,7 @@ from lib.stats.cost import (
     count_ghost_flops,
     count_ghost_parameters,
     flops,
-    format_count,
+    format_count_in_billions_or_millions,
     parameters,
 )
 
@@ -65,8 +65,12 @@ def cells():
     def add(name, row, line, model, prefix=""):
         shape, heads, ghost = model
         computed = {
-            F: format_count(flops(shape, 128, heads, ghost, "token head"), "GFLOPs"),
-            P: format_count(parameters(shape, heads, ghost), "M params"),
+            F: format_count_in_billions_or_millions(
+                flops(shape, 128, heads, ghost, "token head"), "GFLOPs"
+            ),
+            P: format_count_in_billions_or_millions(
+                parameters(shape, heads, ghost), "M params"
+            ),
         }
         for column, value in computed.items():
             found.append(
@@ -106,9 +110,11 @@ def cells():
     example = "example L=12 d=768 n=128 k=3 M=12: additional #params"
     single = {
         "b4": {
-            example: format_count(more[0], "M params"),
+            example: format_count_in_billions_or_millions(more[0], "M params"),
             "example: share of backbone #params": f"{100 * more[0] / whole[0]:.1f}",
-            "example: additional FLOPs": format_count(more[1], "GFLOPs"),
+            "example: additional FLOPs": format_count_in_billions_or_millions(
+                more[1], "GFLOPs"
+            ),
             "example: share of backbone FLOPs": f"{100 * more[1] / whole[1]:.1f}",
         },
         "claims": {

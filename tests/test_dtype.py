@@ -318,10 +318,10 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_comparisons("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
     assert estimates.count_planned_and_ended_seeds(
-        one, estimates.select_compared_rows_of_one_dtype(one, rows)
+        one, estimates.select_compared_rows_and_unify_dtypes(one, rows)
     ) == (3, 3)
     rows[0] = row("a", 0, "float32")
-    own = estimates.select_compared_rows_of_one_dtype(one, rows)
+    own = estimates.select_compared_rows_and_unify_dtypes(one, rows)
     assert estimates.count_planned_and_ended_seeds(one, own) == (3, 2)
     (group,) = estimates.pair_runs_of_compared_models(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]
@@ -332,7 +332,7 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
 
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
     found = [
-        compare.collect_dtypes(run.spec)
+        compare.collect_dtypes_of_spec_and_inputs(run.spec)
         for run in Store(records_folder=paths.DATA / "records").list_recorded_runs()
     ]
     assert found and all(len(each) < 2 for each in found)

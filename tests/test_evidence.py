@@ -94,7 +94,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
 
 def test_weights_that_a_kill_left_go_with_the_next_command(claims, store, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_at(patch, evidence.SavedWeights, "delete_weights", 1)
+        stop_at(patch, evidence.DeletableWeights, "delete_weights_unless_read", 1)
         with pytest.raises(KeyboardInterrupt):
             evidence.execute_and_record_missing_runs(claims[:2], store, workers=1)
     first = small(64).with_seed(10)
@@ -158,7 +158,7 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
     monkeypatch.setattr(evidence, "list_notebook_specs", lambda pages, profile: [asked])
     assert (
         evidence.execute_and_record_missing_runs(
-            [], store, workers=1, notebook_patterns=["a page"]
+            [], store, workers=1, notebook_patterns_instead=["a page"]
         )
         == {}
     )
@@ -168,8 +168,8 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
     with pytest.raises(ValueError, match="unknown claim: 'G11'"):
-        evidence.select_claims(["G11"])
-    every = evidence.select_claims()
+        evidence.select_central_and_own_claims(["G11"])
+    every = evidence.select_central_and_own_claims()
     assert {c["id"] for c in every} >= {
         line["id"] for line in lists.read_csv_in_published_folder("central")
     }

@@ -887,7 +887,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
     (path,) = workbook.glob("data_t02*")
     page = builder.PageBuilder(path, tmp_path / "page", notebook_text=path.read_text())
-    page.parameter_values = notebook.complete_parameter_values(path, {})
+    page.parameter_values = notebook.check_and_complete_parameter_values(path, {})
     page.folder.mkdir()
     former = [page.folder / f"{path.stem}.former.{end}" for end in ("png", "csv")]
     for place in former:
@@ -1006,10 +1006,10 @@ def test_a_page_that_another_process_makes_is_waited_for_and_told(tmp_path, caps
 def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
     """The queue deletes what it saved itself, and not while another run reads it."""
     there, start = copied(), TEACHER.input_specs_with_seeds["start"]
-    mine = evidence.SavedWeights(there)
+    mine = evidence.DeletableWeights(there)
     assert start not in mine
     mine.add_finished_run(start)
-    assert start in evidence.SavedWeights(
+    assert start in evidence.DeletableWeights(
         there
     )  # also after a command that was stopped
     shutil.rmtree(there.runs / start.name)
@@ -1020,11 +1020,11 @@ def test_weights_that_somebody_else_keeps_or_reads_stay(copied, whole):
         there.get_unfinished_folder_path(TEACHER) / "spec.json", TEACHER.to_json()
     )
     with store.hold_lock(there.get_lock_path(TEACHER)):
-        mine.delete_weights(start)
+        mine.delete_weights_unless_read(start)
         (there.get_unfinished_folder_path(TEACHER) / "spec.json").write_text("{")
-        mine.delete_weights(start)
+        mine.delete_weights_unless_read(start)
         assert there.find_run(start, needs_weights=True)
-    mine.delete_weights(start)
+    mine.delete_weights_unless_read(start)
     assert there.find_run(start) and not there.find_run(start, needs_weights=True)
     same_run(again(there), whole[0].find_run(TEACHER))  # its input is made again
 
@@ -1240,7 +1240,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert named and len(str(error).splitlines()) == 1, (values, error)
             found["refused"] += 1
             continue
-        for spec in notebook.list_specs_to_run(rows):
+        for spec in notebook.list_specs_of_grid_variables(rows):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")

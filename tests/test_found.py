@@ -183,9 +183,9 @@ def test_a_row_of_the_table_is_of_one_comparison():
 def test_a_line_of_a_paper_that_was_taken_away_is_left_out(monkeypatch):
     titles = dict(lists.PAPERS)
     lines = TEXT.splitlines()
-    assert all(judging.is_fillable_template_line(line) for line in lines)
+    assert all(judging.needs_installed_papers_only(line) for line in lines)
     monkeypatch.delitem(lists.PAPERS, "bermo")
-    left = [line for line in lines if not judging.is_fillable_template_line(line)]
+    left = [line for line in lines if not judging.needs_installed_papers_only(line)]
     assert len(left) == 2 and all("{PAPER[bermo]}" in line for line in left)
     assert len(titles) == 4
 
@@ -224,7 +224,7 @@ def test_a_record_that_is_gone_changes_the_text(found, found_at_base, tmp_path):
 def test_the_text_and_the_picture_of_the_claims_have_one_total(found):
     """What is measured is in points and has a bar, or has another unit."""
     central = judging.list_central_claim_ids()
-    every = judging.select_counted_results(found, central)
+    every = judging.select_results_without_repeats_and_single_tasks(found, central)
     measured = [r for r in every if r.verdict_word != "not measured"]
     text = judging.summarise_central_verdicts(found)
     drawn = judging.make_forest_plot_rows(found, central)

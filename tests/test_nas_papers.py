@@ -313,7 +313,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
         (op,) = told[nas.format_pruned_model_label(ratio, "Random")]["surgery"]
-        widths = gated.list_widths_of_layers(
+        widths = gated.count_kept_indices_by_layer(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
         share = gated.flops(

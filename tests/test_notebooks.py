@@ -55,7 +55,7 @@ def test_normalised():
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     """Other values have a place of their own, and it names them."""
     told = {
-        notebook.make_notebook_id(path): notebook.digest_notebook_parts(path)
+        notebook.make_notebook_id(path): notebook.read_defaults_and_digest_cells(path)
         for path in NOTEBOOKS
     }
     assert notebook.read_committed_notebook_digests() == told, (
@@ -192,7 +192,7 @@ def test_parameters_are_typed_and_have_a_remark_each():
                 name,
             )
             if parameter.type in (int, float) and not name.startswith("seed"):
-                assert len(parameter.range) == 2, (
+                assert len(parameter.lowest_and_highest) == 2, (
                     notebook.make_notebook_id(path),
                     name,
                 )
@@ -484,7 +484,7 @@ def test_every_number_of_a_notebook_has_a_range(path):
             for wild in (-(10**12), 10**12):
                 value = parameter.type(wild)
                 with pytest.raises(Refused, match="must be from"):
-                    notebook.complete_parameter_values(
+                    notebook.check_and_complete_parameter_values(
                         path, {name: [value] if listed else value}
                     )
 

@@ -543,7 +543,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         path = notebook.find_notebook_path(TITLES[0])
         return {
             spec.name
-            for spec in notebook.list_specs_to_run(
+            for spec in notebook.list_specs_of_grid_variables(
                 notebook.execute_grid_cell_and_list_rows_by_variable(
                     path, grids.get_notebook_parameters(mine)
                 )
@@ -772,7 +772,7 @@ def training():
 )
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.ProfileWithUserData("toy", tsv, encoder(12))
-    specs = notebook.list_specs_to_run(
+    specs = notebook.list_specs_of_grid_variables(
         notebook.execute_grid_cell_and_list_rows_by_variable(
             path, grids.get_notebook_parameters(mine)
         )
@@ -839,7 +839,7 @@ def test_the_test_rows_are_part_of_the_page(tmp_path, encoder):
         folders.append(
             notebook.find_notebook_page_folder(
                 path,
-                notebook.complete_parameter_values(
+                notebook.check_and_complete_parameter_values(
                     path, grids.get_notebook_parameters(mine)
                 ),
             )

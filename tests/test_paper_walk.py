@@ -254,7 +254,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         "measure_score_and_chance_level",
         lambda run, column: compare.ScoreAndChance(100.0, 0.0, False),
     )
-    monkeypatch.setattr(notebook, "list_specs_to_run", fewer)
+    monkeypatch.setattr(notebook, "list_specs_of_grid_variables", fewer)
     monkeypatch.setattr(
         site.Report,
         "write_page_index",
@@ -287,7 +287,7 @@ def forget():
 
 
 def fewer(*grids):
-    """As lib.claims.notebook.list_specs_to_run: fewer rows of each notebook."""
+    """As lib.claims.notebook.list_specs_of_grid_variables: fewer rows of each notebook."""
     return list(dict.fromkeys(spec for found in grids for spec in some(found)))
 
 

@@ -102,9 +102,9 @@ def test_which_quoted_figures_are_met(counted):
     ).set_index("Model")
     met = {
         name: (
-            cost.format_count(found["flops"], "GFLOPs")
+            cost.format_count_in_billions_or_millions(found["flops"], "GFLOPs")
             == str(printed["FLOPs(G)"][name]),
-            cost.format_count(found["parameters"], "M params")
+            cost.format_count_in_billions_or_millions(found["parameters"], "M params")
             == str(printed["#params(M)"][name]),
         )
         for name, found in counted.items()

@@ -154,7 +154,7 @@ def lacking(path):
             for there in places.values():
                 if rest := {*plan.seeds} - there:
                     found.append(
-                        (plan.claim, plan.comparison.text, label, sorted(rest))
+                        (plan.claim_id, plan.comparison.text, label, sorted(rest))
                     )
     return found
 
@@ -164,7 +164,9 @@ def test_many_pages_have_planned_cells():
     assert len(NOTEBOOKS) >= 20
     names = map(notebook.make_notebook_id, NOTEBOOKS)
     planned = {
-        plan.claim for name in names for plan in list_planned_comparisons(name, "mini")
+        plan.claim_id
+        for name in names
+        for plan in list_planned_comparisons(name, "mini")
     }
     assert planned >= {"G1", "E1", "B1", "N1"}
 
@@ -209,10 +211,10 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
         for plan in list_planned_comparisons(notebook.make_notebook_id(path), "mini"):
-            same = lists.find_comparison_description(plan.claim, plan.comparison.text)[
+            same = lists.find_cells_csv_row(plan.claim_id, plan.comparison.text)[
                 "same_as"
             ]
-            assert plan.seeds == lists.list_planned_seeds(same or plan.claim), plan
+            assert plan.seeds == lists.list_planned_seeds(same or plan.claim_id), plan
 
 
 def test_the_cell_of_two_models_is_found(plans):
@@ -320,7 +322,9 @@ def test_gaps_leave_out_seeds_in_which_a_model_collapsed_unless_it_may_fail(
 def test_a_planned_cell_has_the_smallest_effect_of_interest_of_its_claim():
     """A cell that names none, or none on this task, has nan."""
     (plan,) = list_planned_comparisons("nas_s78_keep_weights", "mini")[:1]
-    assert plan.claim == "N5" and plan.find_smallest_effect_of_interest("SST-2") == 1.5
+    assert (
+        plan.claim_id == "N5" and plan.find_smallest_effect_of_interest("SST-2") == 1.5
+    )
     plans = list_planned_comparisons("ghostbert_t04_ablation", "mini")
-    printed = next(plan for plan in plans if plan.claim == "G5")
+    printed = next(plan for plan in plans if plan.claim_id == "G5")
     assert np.isnan(printed.find_smallest_effect_of_interest("SST-2"))

@@ -177,9 +177,9 @@ def test_scores_of_one_answer(prediction, golds, exact, f1):
 def test_score_of_all_questions():
     golds = [["France"], ["The Normans", "Normans"], ["."]]
     predictions = ["in France", "normans", ""]
-    two = measure.compute_exact_match_and_f1(predictions, golds)
+    two = measure.compute_mean_exact_match_and_f1(predictions, golds)
     assert two == {"exact": pytest.approx(2 / 3), "span_f1": pytest.approx(8 / 9)}
-    assert measure.compute_exact_match_and_f1(
+    assert measure.compute_mean_exact_match_and_f1(
         [*predictions, "x", ""], [*golds, [], []]
     ) == {
         "exact": pytest.approx(3 / 5),
@@ -190,9 +190,9 @@ def test_score_of_all_questions():
         "no_answer_span_f1": 0.5,
     }
     none = ("exact", "span_f1", "no_answer_exact", "no_answer_span_f1")
-    assert measure.compute_exact_match_and_f1([""], [[]]) == dict.fromkeys(none, 1)
+    assert measure.compute_mean_exact_match_and_f1([""], [[]]) == dict.fromkeys(none, 1)
     assert all(type(value) is float for value in two.values())
     with pytest.raises(ValueError, match="no questions"):
-        measure.compute_exact_match_and_f1([], [])
+        measure.compute_mean_exact_match_and_f1([], [])
     with pytest.raises(ValueError):
-        measure.compute_exact_match_and_f1(["x"], [["x"], ["y"]])
+        measure.compute_mean_exact_match_and_f1(["x"], [["x"], ["y"]])

@@ -8,7 +8,7 @@ from scipy import stats as sp
 from sklearn import metrics as sk
 
 from lib.stats.paired import (
-    LeaveOneOut,
+    LeaveOneClusterOut,
     Pair,
     adjust_p_values_by_holm,
     compute_linearity_contrast_weights,
@@ -283,7 +283,7 @@ def test_many_clusters_are_fast():
 def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
     rng, n = np.random.default_rng(2), 90
     cluster = np.unique(rng.integers(0, 40, n), return_inverse=True)[1]
-    lean = LeaveOneOut(cluster)
+    lean = LeaveOneClusterOut(cluster)
     weights = lean @ np.eye(n)
     assert len(weights) == 2 + cluster.max() and (weights[0] == 1).all()
     assert np.array_equal(weights[1:], cluster != np.arange(cluster.max() + 1)[:, None])
@@ -291,7 +291,7 @@ def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
     np.testing.assert_allclose(lean @ x, weights @ x, atol=1e-12)
     pair = noisy(metric, n)[0]
     told = metric, [pair.a, pair.b], pair.labels
-    by_one = LeaveOneOut(np.arange(n))
+    by_one = LeaveOneClusterOut(np.arange(n))
     for few, written in ((lean, weights), (by_one, by_one @ np.eye(n))):
         np.testing.assert_allclose(
             compute_weighted_scores(*told, few),
@@ -306,7 +306,7 @@ def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
 
 
 def test_predictions_that_are_no_numbers_have_no_correlation():
-    labels, weights = np.arange(4.0), LeaveOneOut(np.arange(4))
+    labels, weights = np.arange(4.0), LeaveOneClusterOut(np.arange(4))
     said = [np.array([0.0, 1.0, 2.0, odd]) for odd in (3.0, np.nan, np.inf)]
     scores = compute_weighted_scores("spearman", said, labels, weights)
     assert (scores == [1.0, 0.0, 0.0]).all() and len(scores) == 5

@@ -520,7 +520,9 @@ def recorded():
     return [
         row
         for id in ("G1", "N1")
-        for row in source.list_grid_rows_of_claim(lists.read_claims()[id], seeds=(10,))
+        for row in source.list_grid_rows_of_claim(
+            lists.read_claims()[id], seeds_instead_of_planned=(10,)
+        )
     ]
 
 

@@ -69,7 +69,9 @@ def records(tmp_path, monkeypatch):
         "execute_grid_cell_and_list_rows_by_variable",
         lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
-    monkeypatch.setattr(verify.evidence, "select_claims", lambda: [{"id": "G1"}])
+    monkeypatch.setattr(
+        verify.evidence, "select_central_and_own_claims", lambda: [{"id": "G1"}]
+    )
     monkeypatch.setattr(
         verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))
     )
@@ -421,7 +423,7 @@ def test_a_run_without_a_score_has_nothing_to_compute_again():
         {"data": data.make_data_descriptor("toy", "RTE", 40)},
     ):
         run = SimpleNamespace(spec={"args": args}, metrics={"tokens": 3})
-        assert verify.recompute_metrics(run) == {}
+        assert verify.recompute_metrics_from_predictions(run) == {}
 
 
 def test_no_data_are_looked_at(monkeypatch, tmp_path):

@@ -13,11 +13,11 @@ read."""
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lib import data
 from lib.claims import lists
@@ -26,6 +26,7 @@ from lib.core.names import Refused
 from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import find_transitive_input_specs
+from lib.core.types import CsvRow
 from lib.stats import cost
 
 # {section of a Spec's arguments: class of its options}. A Spec, the description of a
@@ -35,11 +36,9 @@ OPTIONS: dict[str, Any] = {"surgery": options.Ghost}
 for _module in (options, *import_module_of_each_paper("options").values()):
     OPTIONS |= {name.lower(): value for name, value in vars(_module).items()}
 
-# Content of one cell of a paper's printed table: its number, its text, or None where
-# it is empty.
-PrintedValue: TypeAlias = Fraction | str | None
+RowNumber: TypeAlias = int  # Number, from 0, of a row in a printed table.
 # {(name of a printed table, column, row number from 0): text of this cell}.
-TextByPrintedCell: TypeAlias = dict[tuple[str, str, int], str]
+TextByTableColumnAndRow: TypeAlias = dict[tuple[str, str, RowNumber], str]
 
 
 def compute_printed_effects(claim_id: str) -> lists.EffectByComparisonAndTask:
@@ -63,7 +62,7 @@ def compute_printed_effects(claim_id: str) -> lists.EffectByComparisonAndTask:
     return values
 
 
-def parse_printed_number(cell_text: str) -> PrintedValue:
+def parse_printed_cell(cell_text: str) -> Fraction | str | None:
     """Return the number in a printed table's cell, or its text, or None if it is empty.
 
     The text is returned where it is no number. Commas of thousands are dropped, and "-"
@@ -93,11 +92,11 @@ class PrintedCells:
 
     def __init__(self, paper: str) -> None:
         self.paper = paper
-        self.texts_read: TextByPrintedCell = {}
+        self.texts_read: TextByTableColumnAndRow = {}
 
     def find_rows_with_index(
         self, table_name: str, row_keys: Sequence[str]
-    ) -> list[tuple[int, dict[str, str]]]:
+    ) -> list[tuple[RowNumber, CsvRow]]:
         rows = list(
             enumerate(lists.read_csv_in_published_folder(f"{self.paper}/{table_name}"))
         )
@@ -114,7 +113,7 @@ class PrintedCells:
 
     def read_column(
         self, table_name: str, column_name: str, *row_keys: str
-    ) -> list[PrintedValue]:
+    ) -> list[Fraction | str | None]:
         """Return one column of a printed table, in all rows that the keys select.
 
         Other numbers that the paper prints are checked against it. Numbers are exact
@@ -127,11 +126,11 @@ class PrintedCells:
         self.texts_read |= {
             (table_name, column_name, i): line[column_name] for i, line in rows
         }
-        return [parse_printed_number(line[column_name]) for _, line in rows]
+        return [parse_printed_cell(line[column_name]) for _, line in rows]
 
     def read_cell(
         self, table_name: str, column_name: str, *row_keys: str
-    ) -> PrintedValue:
+    ) -> Fraction | str | None:
         """Return one cell of a printed table: a Fraction, a text, or None if empty.
 
         Other numbers that the paper prints are checked against it. Raises Refused where
@@ -144,28 +143,28 @@ class PrintedCells:
         return value
 
     def read_non_empty_cells(
-        self, table_name: str, column_range: str, *row_keys: str
+        self, table_name: str, first_colon_last_column: str, *row_keys: str
     ) -> list[Fraction | str]:
         """Return the non-empty cells of a printed table's row in a span of columns.
 
         Numbers are exact Fractions, other cells text. From them a printed average, for
         example, is computed again and checked.
 
-        column_range: the span as "A:B", from column A to column B, both
+        first_colon_last_column: the span as "A:B", from column A to column B, both
         included.
         row_keys: one text for each of the first columns of the table, by which the row
         is found (`read_cell`)."""
         names = list(
             lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")[0]
         )
-        first, last = map(names.index, column_range.split(":"))
+        first, last = map(names.index, first_colon_last_column.split(":"))
         values = [
             self.read_cell(table_name, name, *row_keys)
             for name in names[first : last + 1]
         ]
         return [value for value in values if value is not None]
 
-    def runs_use_settings_of_claim(self, claim_id: str) -> bool:
+    def full_size_runs_use_settings_of_claim(self, claim_id: str) -> bool:
         """Return whether the runs at full size use all settings that a claim repeats.
 
         Such a claim repeats settings that its paper prints, such as a learning rate.
@@ -177,13 +176,13 @@ class PrintedCells:
         lines = lists.read_csv_in_published_folder(f"{self.paper}/settings")
         return all(
             [
-                self.runs_use_printed_setting(line)
+                self.full_size_runs_use_printed_setting(line)
                 for line in lines
                 if line["claim"] == claim_id
             ]
         )
 
-    def runs_use_printed_setting(self, settings_csv_row: Mapping[str, str]) -> bool:
+    def full_size_runs_use_printed_setting(self, settings_csv_row: CsvRow) -> bool:
         """Return whether the runs at full size use one setting that a paper prints.
 
         The runs are those of profile `paper`, which has the sizes of the papers. They
@@ -221,7 +220,7 @@ class PrintedCells:
     def list_row_keys_with_wrong_average(
         self,
         table_name: str,
-        column_range: str,
+        first_colon_last_column: str,
         average_column: str,
         key_column_count: int = 1,
     ) -> list[list[str]]:
@@ -230,7 +229,7 @@ class PrintedCells:
         It is wrong where it differs from the mean of the row's columns, rounded to one
         decimal (halves away from zero). Rows with an empty cell are left out.
 
-        column_range: the averaged columns as "A:B", from A to B.
+        first_colon_last_column: the averaged columns as "A:B", from A to B.
         average_column: the column with the printed average.
         key_column_count: the number of first columns whose texts are the key of a
         row."""
@@ -242,7 +241,7 @@ class PrintedCells:
             (
                 key,
                 self.read_cell(table_name, average_column, *key),
-                self.read_non_empty_cells(table_name, column_range, *key),
+                self.read_non_empty_cells(table_name, first_colon_last_column, *key),
             )
             for key in keys
         ]
@@ -261,7 +260,7 @@ class PrintedCells:
 
 def collect_setting_values_of_full_size_runs(
     notebook_id: str, step_name: str, dotted_setting_path: str, **row_labels: Any
-) -> set[PrintedValue]:
+) -> set[Fraction | str | None]:
     """Return all values that a setting has in a notebook's runs planned at full size.
 
     They are compared with the value that a paper prints. Numbers are exact Fractions,
@@ -292,7 +291,7 @@ def collect_setting_values_of_full_size_runs(
                 if isinstance(value, dict) and value.get("op", "ghost") == "ghost"
             ]
         settings |= {
-            parse_printed_number(str(value)) for value in values if value is not None
+            parse_printed_cell(str(value)) for value in values if value is not None
         }
     if not settings:
         raise Refused(
@@ -303,17 +302,17 @@ def collect_setting_values_of_full_size_runs(
 
 
 def collect_label_values_of_full_size_runs(
-    notebook_id: str, label: str
-) -> set[PrintedValue]:
+    notebook_id: str, label_name: str
+) -> set[Fraction | str | None]:
     """Return all values of a label, such as `seed`, in a notebook's full-size runs.
 
     These are the runs that the notebook lists at profile `paper`, which has the sizes
     of the papers. Numbers are exact Fractions, other values text. So the number of
     seeds, for example, can be compared with the one that a paper prints."""
     labels = {
-        row.get(label) for row in list_full_size_runs_of_notebook(notebook_id)
+        row.get(label_name) for row in list_full_size_runs_of_notebook(notebook_id)
     } - {None}
-    return {parse_printed_number(str(value)) for value in labels}
+    return {parse_printed_cell(str(value)) for value in labels}
 
 
 def evaluate_mathematical_function(
@@ -331,17 +330,19 @@ def evaluate_mathematical_function(
     return float(NUMPY[function_name.lower().replace(" ", "_")](*map(float, arguments)))
 
 
-def call_function_by_import_path(import_path: str, *args: Any, **keywords: Any) -> Any:
+def call_lib_function_with_encoder_shapes(
+    module_colon_function: str, *arguments_or_encoder_names: Any, **keywords: Any
+) -> Any:
     """Call a function of this package by its import path and return its result.
 
     The result, such as a count of parameters, is compared with the one that a paper
     prints. A positional argument that names an encoder, such as "bert-base", is
     replaced by its Shape (the encoder's sizes).
 
-    import_path: a module below `lib`, a colon, and the name of a function in it, such
-    as "papers.efficientbert.search.net:count_ffn_parameters"."""
-    module, name = import_path.split(":")
-    values = [cost.SHAPES.get(arg, arg) for arg in args]
+    module_colon_function: a module below `lib`, a colon, and the name of a function in
+    it, such as "papers.efficientbert.search.net:count_ffn_parameters"."""
+    module, name = module_colon_function.split(":")
+    values = [cost.SHAPES.get(arg, arg) for arg in arguments_or_encoder_names]
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
@@ -379,7 +380,11 @@ def list_full_size_runs_of_notebook(notebook_id: str) -> list[Row]:
 
 
 def count_encoder_flops_or_parameters(
-    cost_function_name: str, shape: str = "bert-base", **counter_options: Any
+    cost_function_name: Literal[
+        "flops", "parameters", "count_ghost_flops", "count_ghost_parameters"
+    ],
+    shape: str = "bert-base",
+    **counter_options: Any,
 ) -> Fraction:
     """Return the FLOPs or the parameters of an encoder as an exact Fraction.
 
@@ -420,7 +425,7 @@ OURS: dict[str, Callable[..., Any]] = dict(
     setting=collect_setting_values_of_full_size_runs,
     axis=collect_label_values_of_full_size_runs,
     operation=evaluate_mathematical_function,
-    ours=call_function_by_import_path,
+    ours=call_lib_function_with_encoder_shapes,
     counted=count_encoder_flops_or_parameters,
 )
 
@@ -431,7 +436,7 @@ for _paper in import_module_of_each_paper("checks").values():
 
 class FormulaResult(NamedTuple):
     value: Any
-    texts_read: TextByPrintedCell
+    texts_read: TextByTableColumnAndRow
 
 
 def evaluate_formula_on_printed_tables(
@@ -452,7 +457,7 @@ def evaluate_formula_on_printed_tables(
         col=cells.read_column,
         row=cells.read_non_empty_cells,
         off=cells.list_row_keys_with_wrong_average,
-        settings=cells.runs_use_settings_of_claim,
+        settings=cells.full_size_runs_use_settings_of_claim,
     )
     value = eval(python_expression, {"__builtins__": {}} | FUNCTIONS | OURS | readers)
     return FormulaResult(value, cells.texts_read)
@@ -474,7 +479,7 @@ def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     where it is True, equals the printed number or text, or equals the printed number
     after rounding to the printed decimals (halves away from zero). A set, such as all
     values of a setting, agrees if it has a single value and that one agrees."""
-    expected = parse_printed_number(printed_text)
+    expected = parse_printed_cell(printed_text)
     if isinstance(value, set):
         return len(value) == 1 and agrees_with_printed_text(
             next(iter(value)), printed_text
@@ -488,7 +493,7 @@ def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     )
 
 
-def list_inconsistencies_in_papers() -> list[dict[str, Any]]:
+def read_inconsistencies_csv_with_computed_values() -> list[dict[str, Any]]:
     """Return the contradictions between the papers' printed numbers, as dicts.
 
     They are the rows of `inconsistencies.csv`, with keys such as `paper`, `locator`

@@ -17,7 +17,7 @@ from lib.claims.cells import (
     has_example_scores,
     row_matches_model,
 )
-from lib.claims.measures import MetricColumnsByTask, add_measure_column
+from lib.claims.measures import MetricColumnsByTask, add_value_column_of_measure
 from lib.core.rows import ResultRow
 from lib.stats import compare, paired
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class SeedCounts(NamedTuple):
     planned: int
-    finished: int
+    ended: int  # Seeds of which each run was made or has failed.
 
 
 class WeightedPairs(NamedTuple):
@@ -76,7 +76,7 @@ def make_data_frame_per_model(
     return [pd.DataFrame(part) for _, part in group_rows_by_model(comparison, rows)]
 
 
-def select_compared_rows_of_one_dtype(
+def select_compared_rows_and_unify_dtypes(
     comparison: Comparison, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
     """Return the rows of the runs that a comparison uses, without mixed dtypes.
@@ -103,10 +103,10 @@ def select_compared_rows_of_one_dtype(
 def count_planned_and_ended_seeds(
     comparison: Comparison, rows: Sequence[ResultRow]
 ) -> SeedCounts:
-    """Count the seeds of a comparison: return (planned seeds, finished seeds).
+    """Count the seeds of a comparison: return (planned seeds, ended seeds).
 
-    Each number is the smallest over all pairs of a compared model and a task. A seed is
-    finished where each of its runs was made or has failed. From the two numbers a
+    Each number is the smallest over all pairs of a compared model and a task. A seed
+    has ended where each of its runs was made or has failed. From the two numbers a
     reader sees whether runs are still missing.
 
     rows: lines of a table of results, with seed, run (None where missing) and state."""
@@ -209,7 +209,9 @@ def estimate_comparison_of_measure(
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
     import pandas as pd
 
-    frame = add_measure_column(comparison.measure, pd.DataFrame(rows), columns_by_task)
+    frame = add_value_column_of_measure(
+        comparison.measure, pd.DataFrame(rows), columns_by_task
+    )
     # pyrefly: ignore[bad-assignment]  # pandas' stub lets column names be any Hashable.
     rows = frame.to_dict("records")
     parts = make_data_frame_per_model(comparison, rows)

@@ -18,7 +18,7 @@ command saved stay, and so do those of an input that runs of all seeds share."""
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, zip_longest
 from typing import Any
 
@@ -40,7 +40,9 @@ from lib.papers import grids
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def select_claims(claim_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def select_central_and_own_claims(
+    claim_ids: Sequence[str] | None = None,
+) -> list[lists.ClaimsCsvRow]:
     """Return the claims with these ids, each as its row of `claims.csv`.
 
     With None they are all claims whose runs are made here: the central claims (the
@@ -57,7 +59,7 @@ def select_claims(claim_ids: Sequence[str] | None = None) -> list[dict[str, Any]
 
 
 def list_claim_specs_by_seed(
-    claim: Mapping[str, Any], store: Store | None = None
+    claim: lists.ClaimsCsvRow, store: Store | None = None
 ) -> dict[int, list[Spec]]:
     """Return {seed: the Specs of the runs that test a claim at this seed, each once}.
 
@@ -84,7 +86,7 @@ def list_claim_specs_by_seed(
 
 
 def list_claim_specs_in_run_order(
-    claims: Sequence[Mapping[str, Any]], store: Store | None = None
+    claims: Sequence[lists.ClaimsCsvRow], store: Store | None = None
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) that claims need, in order of execution.
 
@@ -129,10 +131,10 @@ def select_plan_lines(
     every = planned.read_run_plan(profile)
     ids = grids.select_values_by_label(
         "claim of the plan",
-        dict.fromkeys(line.claim for line in every),
+        dict.fromkeys(line.claim_id for line in every),
         claim_ids or (),
     )
-    return [line for line in every if line.claim in ids]
+    return [line for line in every if line.claim_id in ids]
 
 
 def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
@@ -166,7 +168,7 @@ def list_plan_line_specs_by_seed(
 
     profile: the size of the experiments, such as "base"."""
     grid_rows = plan_line.select_rows(
-        list_notebook_runs_to_execute(profile, plan_line.page)
+        list_notebook_runs_to_execute(profile, plan_line.notebook_id)
     )
     return {
         seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
@@ -198,12 +200,12 @@ def list_plan_specs_in_run_order(
 
 
 def execute_and_record_missing_runs(
-    claims_or_plan_lines: list[Any],
+    claims_or_plan_lines: list[lists.ClaimsCsvRow] | list[planned.RunPlanLine],
     store: Store,
     workers: int | None = None,
     backend: str = "local",
     profile: str = SCALE,
-    notebook_patterns: Sequence[str] = (),
+    notebook_patterns_instead: Sequence[str] = (),
 ) -> sweep.ErrorBySpec:
     """Make the runs that claims still need, and record each one when it is finished.
 
@@ -213,12 +215,12 @@ def execute_and_record_missing_runs(
     this or an earlier call saved are deleted when no missing run needs them any more,
     since the disk is small.
 
-    claims_or_plan_lines: rows of `claims.csv` (`select_claims`) at profile mini, lines
-    of the plan (`select_plan_lines`) at another profile.
+    claims_or_plan_lines: rows of `claims.csv` (`select_central_and_own_claims`) at
+    profile mini, lines of the plan (`select_plan_lines`) at another profile.
     workers: the number of processes; None for as many as cores and memory allow.
     backend: where they run: "local", "ray" or "slurm".
     profile: the size of the experiments, such as "mini" or "base".
-    notebook_patterns: parts of notebook names. Where given, the runs that these
+    notebook_patterns_instead: parts of notebook names. Where given, the runs that these
     notebooks list are made instead."""
 
     def list_specs(claims_or_lines: list[Any]) -> list[Spec]:
@@ -227,10 +229,12 @@ def execute_and_record_missing_runs(
         return list_plan_specs_in_run_order(claims_or_lines, profile)
 
     every = list_specs(
-        select_claims() if profile == SCALE else select_plan_lines(profile)
+        select_central_and_own_claims()
+        if profile == SCALE
+        else select_plan_lines(profile)
     )
-    if notebook_patterns:
-        requested = list_notebook_specs(notebook_patterns, profile)
+    if notebook_patterns_instead:
+        requested = list_notebook_specs(notebook_patterns_instead, profile)
     else:
         requested = list_specs(claims_or_plan_lines)
     results = {*requested, *find_architecture_searches_among_inputs(requested)}
@@ -238,7 +242,7 @@ def execute_and_record_missing_runs(
     left = set(
         store.list_missing_specs([*every, *requested], forbid_float32_replacement=True)
     )
-    saved = SavedWeights(store)
+    saved = DeletableWeights(store)
 
     def delete_unneeded_input_weights(finished_specs: Iterable[Spec]) -> None:
         needed = {
@@ -250,7 +254,7 @@ def execute_and_record_missing_runs(
                 # its weights stay.
                 is_pinned = spec.inputs[name].seed is not None
                 if not (is_pinned or parent in needed) and parent in saved:
-                    saved.delete_weights(parent)
+                    saved.delete_weights_unless_read(parent)
 
     def record_run_and_free_disk(spec: Spec) -> None:
         if spec in results:
@@ -273,8 +277,8 @@ def execute_and_record_missing_runs(
     )
 
 
-class SavedWeights:
-    """A SavedWeights is the set of runs whose weights may be deleted to free the disk.
+class DeletableWeights:
+    """A DeletableWeights is the set of runs whose weights may be deleted.
 
     `execute_and_record_missing_runs` adds each run whose weights it saved, and deletes
     them when no missing run needs them. Weights that a user saved are not in it. The
@@ -326,7 +330,7 @@ class SavedWeights:
                     return True
         return False
 
-    def delete_weights(self, spec: Spec) -> None:
+    def delete_weights_unless_read(self, spec: Spec) -> None:
         """Delete the weights of a run to free disk space.
 
         Nothing is deleted while a running process reads them.
@@ -358,7 +362,7 @@ def copy_finished_runs_to_records(specs: Iterable[Spec], store: Store) -> None:
 
 
 def describe_claim_progress(
-    claims: Sequence[Mapping[str, Any]], store: Store
+    claims: Sequence[lists.ClaimsCsvRow], store: Store
 ) -> Iterator[str]:
     """Yield a line of text for each claim: finished seeds, missing runs and their time.
 
@@ -406,7 +410,8 @@ def describe_plan_progress(
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
         left = f"{len(store.list_missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
-        yield f"{line.order:3} step {line.step:6} {line.claim:7} {line.page}: {about}"
+        place = f"{line.line_number:3} step {line.step:6} {line.claim_id:7}"
+        yield f"{place} {line.notebook_id}: {about}"
     total = sum(line.core_hours for line in plan_lines)
     left = len(
         store.list_missing_specs(list_plan_specs_in_run_order(plan_lines, profile))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 # Installed as a dependency of scikit-learn.
 from threadpoolctl import threadpool_limits
@@ -34,6 +34,7 @@ from lib.core.papers import (
 from lib.core.rows import ExperimentOutcome, Row
 from lib.core.spec import Spec
 from lib.core.store import RunState, Store, read_runs_csv
+from lib.core.types import CsvRow, ReasonOrEmpty
 from lib.papers import frontier, grids
 from lib.stats.compare import MetricColumn
 
@@ -49,9 +50,17 @@ ROLES = (
     "finding",
 )
 
+# What two claims share that make the same comparison: (task, unit, bounds of the
+# claimed region, estimate, lower end of its interval).
+TaskUnitRegionMeanAndLow: TypeAlias = tuple[str, str, tuple[float, float], float, float]
+SectionTitle: TypeAlias = str  # Title of a part of `data/found.md`.
+Markdown: TypeAlias = str
+
 
 def list_grid_rows_of_claim(
-    claim: Mapping[str, Any], profile: str = SCALE, seeds: Iterable[int] | None = None
+    claim: lists.ClaimsCsvRow,
+    profile: str = SCALE,
+    seeds_instead_of_planned: Iterable[int] | None = None,
 ) -> list[Row]:
     """Return the runs that the comparisons of a claim use, as Rows.
 
@@ -60,9 +69,11 @@ def list_grid_rows_of_claim(
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini".
-    seeds: the seeds of the runs; None for those planned for the claim. A claim without
-    planned seeds has those of its notebooks."""
-    seeds = lists.list_planned_seeds(claim["id"], profile) if seeds is None else seeds
+    seeds_instead_of_planned: the seeds of the runs; None for those planned for the
+    claim. A claim without planned seeds has those of its notebooks."""
+    seeds = seeds_instead_of_planned
+    if seeds is None:
+        seeds = lists.list_planned_seeds(claim["id"], profile)
     return cells.select_compared_rows(
         cells.parse_comparisons(claim["cells"]),
         list_grid_rows_of_notebooks(
@@ -140,7 +151,7 @@ def judge_claims(
     claim_ids: Iterable[str] | None = None,
     store: Store | None = None,
     profile: str = SCALE,
-) -> dict[str, words.Verdict]:
+) -> dict[lists.ClaimId, words.Verdict]:
     """Test claims on their runs and return {claim id: Verdict}.
 
     A Verdict has each comparison of the claim with its estimate and an outcome such as
@@ -165,7 +176,7 @@ def judge_claims(
 
 def judge_planned_claims(
     profile: str, store: Store | None = None
-) -> dict[str, words.Verdict]:
+) -> dict[lists.ClaimId, words.Verdict]:
     """Test all claims for which runs are planned, and return {claim id: Verdict}.
 
     A Verdict is a claim with its tested comparisons. The profile base has planned runs
@@ -180,7 +191,7 @@ def judge_planned_claims(
 
 
 def judge_claim(
-    claim: dict[str, Any], profile: str, look_up_state: Callable[[Spec], RunState]
+    claim: lists.ClaimsCsvRow, profile: str, look_up_state: Callable[[Spec], RunState]
 ) -> words.Verdict:
     """Test one claim on its runs and return its Verdict.
 
@@ -228,8 +239,8 @@ def judge_claim(
 
 
 def explain_undecidable_claim(
-    claim: Mapping[str, Any], profile: str, planned_seeds: tuple[int, ...]
-) -> str:
+    claim: lists.ClaimsCsvRow, profile: str, planned_seeds: tuple[int, ...]
+) -> ReasonOrEmpty:
     """Explain in a sentence why no run at a profile can decide a claim; "" if one can.
 
     An example is a checkpoint that the profile lacks. Comparisons of the claim are then
@@ -245,7 +256,7 @@ def explain_undecidable_claim(
 
 
 def group_comparisons_by_seeds(
-    claim: Mapping[str, Any], profile: str
+    claim: lists.ClaimsCsvRow, profile: str
 ) -> dict[tuple[int, ...], list[cells.Comparison]]:
     """Group the comparisons of a claim by their planned seeds: {seeds: Comparisons}.
 
@@ -264,7 +275,7 @@ def group_comparisons_by_seeds(
 
 
 def collect_judging_inputs(
-    claim: Mapping[str, Any], profile: str, planned_seed_count: int
+    claim: lists.ClaimsCsvRow, profile: str, planned_seed_count: int
 ) -> words.JudgingInputs:
     """Collect what is needed, besides the runs, to test the comparisons of a claim.
 
@@ -295,7 +306,7 @@ def add_comparison_sentence_and_label(result: words.Result) -> words.Result:
     its task. In the sentence, the effects for which the claim holds may follow, such as
     "(at most 0.5)". `same_as` gets the claim that makes the same comparison and counts
     it, or "". The words are from the table `cells.csv`."""
-    words = lists.find_comparison_description(result.claim, result.comparison.text)
+    words = lists.find_cells_csv_row(result.claim, result.comparison.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
@@ -335,7 +346,7 @@ def format_claimed_bound(claimed_bound: float) -> str:
     return f"{claimed_bound:g}".replace("-", "−")
 
 
-def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
+def judge_claim_by_formula(claim: lists.ClaimsCsvRow) -> words.Verdict:
     """Check a claim on printed numbers by its formula and return its Verdict.
 
     The Verdict's word is "equal" where the formula's value agrees with the printed one.
@@ -374,7 +385,7 @@ def judge_claim_by_formula(claim: Mapping[str, Any]) -> words.Verdict:
 
 def mark_repeated_comparisons(
     verdicts: Mapping[str, words.Verdict], profile: str
-) -> dict[str, words.Verdict]:
+) -> dict[lists.ClaimId, words.Verdict]:
     """Mark comparisons that another claim makes too, so that each is counted once.
 
     Return {claim id: Verdict (a claim with its measured comparisons)}, where `same_as`
@@ -389,13 +400,13 @@ def mark_repeated_comparisons(
     first, result = {}, dict(verdicts)
     for row in read_committed_results_of_other_claims(verdicts, profile):
         if not (row["same_as"] or row["beside"] or has_finding_role(row["claim"])):
-            first.setdefault(make_matching_key_of_csv_row(row), row["claim"])
+            first.setdefault(make_repeat_key_of_csv_row(row), row["claim"])
     for id in sorted(verdicts, key=has_finding_role):
         results = []
         for r in verdicts[id].results:
             in_points = r.estimate and r.unit.startswith("points")
             if in_points and not (r.beside or r.same_as):
-                other = first.setdefault(make_matching_key_of_result(r), id)
+                other = first.setdefault(make_repeat_key_of_result(r), id)
                 if other != id and has_finding_role(id):
                     r = replace(r, same_as=other)
             results.append(r)
@@ -408,9 +419,9 @@ def has_finding_role(claim_id: str) -> bool:
     return lists.read_claims()[claim_id]["role"] == "finding"
 
 
-def copy_effects_to_repeated_comparisons(
+def copy_reference_effects_to_repeated_comparisons(
     verdicts: Mapping[str, words.Verdict], profile: str
-) -> dict[str, words.Verdict]:
+) -> dict[lists.ClaimId, words.Verdict]:
     """Give repeated comparisons the printed effect of the claim that counts them.
 
     Return {claim id: Verdict (a claim with its measured comparisons)}. A claim may
@@ -426,21 +437,21 @@ def copy_effects_to_repeated_comparisons(
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
                 effects.setdefault(
-                    make_matching_key_of_result(r), (r.printed, r.interest)
+                    make_repeat_key_of_result(r), (r.printed, r.interest)
                 )
     for row in read_committed_results_of_other_claims(verdicts, profile):
         if row["printed"] or row["interest"]:
             printed, interest = (
                 float(row[end]) if row[end] else None for end in ("printed", "interest")
             )
-            effects.setdefault(make_matching_key_of_csv_row(row), (printed, interest))
+            effects.setdefault(make_repeat_key_of_csv_row(row), (printed, interest))
     result = {}
     for id, verdict in verdicts.items():
         results = []
         for r in verdict.results:
             if r.same_as and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
-                    make_matching_key_of_result(r), (r.printed, r.interest)
+                    make_repeat_key_of_result(r), (r.printed, r.interest)
                 )
                 r = replace(r, printed=printed, interest=interest)
             results.append(r)
@@ -450,7 +461,7 @@ def copy_effects_to_repeated_comparisons(
 
 def read_committed_results_of_other_claims(
     verdicts: Mapping[str, words.Verdict], profile: str
-) -> list[dict[str, str]]:
+) -> list[CsvRow]:
     """Return the rows of `verdicts.csv` with an interval, of claims not in `verdicts`.
 
     profile: the size of the experiments, such as "mini"."""
@@ -461,7 +472,9 @@ def read_committed_results_of_other_claims(
     ]
 
 
-def make_matching_key_of_result(result: words.Result) -> tuple[Any, ...]:
+def make_repeat_key_of_result(
+    result: words.Result,
+) -> TaskUnitRegionMeanAndLow:
     """Return what two claims share if they make the same comparison.
 
     It is (task, unit, bounds of the claimed region, estimate, lower end of its
@@ -472,16 +485,17 @@ def make_matching_key_of_result(result: words.Result) -> tuple[Any, ...]:
     return result.task, result.unit, result.comparison.bounds, *numbers
 
 
-def make_matching_key_of_csv_row(row: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the key of `make_matching_key_of_result` for a row of `verdicts.csv`."""
+def make_repeat_key_of_csv_row(verdicts_csv_row: CsvRow) -> TaskUnitRegionMeanAndLow:
+    """Return the key of `make_repeat_key_of_result` for a row of `verdicts.csv`."""
+    row = verdicts_csv_row
     region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
-    numbers = map(float, (row["estimate"], row["low"]))
+    numbers = float(row["estimate"]), float(row["low"])
     return row["task"], row["unit"], region, *numbers
 
 
 def correct_p_values_by_holm(
     verdicts: Mapping[str, words.Verdict], profile: str = SCALE
-) -> dict[str, words.Verdict]:
+) -> dict[lists.ClaimId, words.Verdict]:
     """Add p-values with Holm's correction over all comparisons of each paper.
 
     Return {claim id: Verdict (a claim with its measured comparisons)}, where `holm` of
@@ -492,7 +506,7 @@ def correct_p_values_by_holm(
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     verdicts = mark_repeated_comparisons(verdicts, profile)
-    verdicts = copy_effects_to_repeated_comparisons(verdicts, profile)
+    verdicts = copy_reference_effects_to_repeated_comparisons(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
@@ -555,7 +569,7 @@ def has_only_repeated_comparisons(claim_id: str) -> bool:
     claim_id: such as "G1"."""
     parts = cells.parse_comparisons(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
-        lists.find_comparison_description(claim_id, comparison.text)["same_as"]
+        lists.find_cells_csv_row(claim_id, comparison.text)["same_as"]
         for comparison in parts
     )
 
@@ -570,7 +584,7 @@ CHECKED = "claim,paper,role,says,word,computed".split(",")
 
 
 @cache
-def read_verdicts_csv() -> list[dict[str, str]]:
+def read_verdicts_csv() -> list[CsvRow]:
     """Return the rows of `verdicts.csv`, the committed results of all comparisons.
 
     A comparison is one test of a paper's claim. There is one row for each comparison on
@@ -585,7 +599,7 @@ def read_verdicts_csv() -> list[dict[str, str]]:
     if not rows or "family" not in rows[0]:
         return []
     if lists.list_papers_with_deleted_code():
-        cells = lists.read_comparison_descriptions()
+        cells = lists.read_cells_csv_by_claim_and_comparison()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
 
@@ -724,7 +738,7 @@ LEGEND = FOUND.replace("found", "words")
 CHOICES = FOUND.replace("found", "methods").strip()
 
 
-def select_counted_results(
+def select_results_without_repeats_and_single_tasks(
     verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
     """Return the measured comparisons (Results) of some claims that totals count.
@@ -741,15 +755,17 @@ def select_counted_results(
     ]
 
 
-class OutsideCount(NamedTuple):
-    outside: int
+class PrintedEffectCounts(NamedTuple):
+    outside_interval: int
     total: int
 
 
 def count_printed_effects_outside_intervals(
     verdicts: Mapping[str, words.Verdict],
-) -> OutsideCount:
-    """Return (outside, total): how many printed effects lie outside our 95 % intervals.
+) -> PrintedEffectCounts:
+    """Count the printed effects that lie outside our 95 % intervals.
+
+    Return (outside_interval, total).
 
     `total` counts the measured comparisons of central claims (the main conclusions of
     the papers) for which a paper prints an effect.
@@ -757,10 +773,12 @@ def count_printed_effects_outside_intervals(
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
     held = [
         r.interval_excludes_printed_value
-        for r in select_counted_results(verdicts, list_central_claim_ids())
+        for r in select_results_without_repeats_and_single_tasks(
+            verdicts, list_central_claim_ids()
+        )
     ]
     held = [flag for flag in held if flag is not None]
-    return OutsideCount(sum(held), len(held))
+    return PrintedEffectCounts(sum(held), len(held))
 
 
 def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
@@ -772,7 +790,9 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
     and the overview of claims show them.
 
     verdicts: {claim id: Verdict (a claim with its measured comparisons)}."""
-    every = select_counted_results(verdicts, list_central_claim_ids())
+    every = select_results_without_repeats_and_single_tasks(
+        verdicts, list_central_claim_ids()
+    )
     sure = [r.verdict_word for r in every if r.verdict_word != words.NOT_MEASURED]
     parts = f" ({words.format_verdict_word_counts(sure)})" * bool(sure)
     stay = [r.verdict_word for r in every if r.is_significant_after_holm_correction]
@@ -794,7 +814,7 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
 def fill_findings_template(
     verdicts: Mapping[str, words.Verdict],
     base_profile_verdicts: Mapping[str, words.Verdict],
-) -> dict[str, str]:
+) -> dict[SectionTitle, Markdown]:
     """Return {title: Markdown} of the parts of `data/found.md`, filled with results.
 
     The file is a template for README and pages. Its fields, such as "{G1}", are
@@ -818,13 +838,13 @@ def fill_findings_template(
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
     if lists.list_papers_with_deleted_code():
-        lines = [line for line in lines if is_fillable_template_line(line)]
+        lines = [line for line in lines if needs_installed_papers_only(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)
     return {title: text for title, _, text in filled if text}
 
 
-def is_fillable_template_line(template_line: str) -> bool:
+def needs_installed_papers_only(template_line: str) -> bool:
     """Return whether the code for all claims in a line of a template is there.
 
     The template `data/found.md` has fields such as "{G1}". A line that names a claim of
@@ -880,7 +900,7 @@ def make_forest_plot_rows(
     import pandas as pd
 
     rows = []
-    for r in select_counted_results(verdicts, claim_ids):
+    for r in select_results_without_repeats_and_single_tasks(verdicts, claim_ids):
         if r.unit == "points" and r.estimate and not r.reason:
             least, most = (
                 end if isfinite(end) else None for end in r.comparison.bounds

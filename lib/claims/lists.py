@@ -2,7 +2,6 @@
 their comparisons (cells), the planned seeds and the trials."""
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -10,7 +9,12 @@ from lib.claims.cells import parse_seeds
 from lib.core import disk
 from lib.core.papers import find_notebook_path, list_papers_by_name
 from lib.core.paths import PUBLISHED
+from lib.core.types import CsvRow
 
+ClaimId: TypeAlias = str  # Such as "G1".
+# Row of `claims.csv` with two further keys: `paper`, and `planned`, the claim's row of
+# `plan.csv` or None.
+ClaimsCsvRow: TypeAlias = dict[str, Any]
 ClaimAndComparison: TypeAlias = tuple[str, str]  # (claim id, text of a comparison)
 # {(text of a comparison, task): effect, in the unit of the comparison, such as points}
 EffectByComparisonAndTask: TypeAlias = dict[tuple[str, str], float]
@@ -18,7 +22,7 @@ PAPERS = {name: paper.title for name, paper in list_papers_by_name().items()}
 
 
 @cache
-def read_csv_in_published_folder(table_name: str) -> list[dict[str, str]]:
+def read_csv_in_published_folder(table_name: str) -> list[CsvRow]:
     """Return the rows of a CSV file below `data/published` as dicts of text.
 
     The folder has the papers' printed tables and claims, the plans of runs ("plan_...")
@@ -48,7 +52,7 @@ def list_papers_with_deleted_code() -> list[str]:
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def belongs_to_installed_papers(csv_row: Mapping[str, str]) -> bool:
+def belongs_to_installed_papers(csv_row: CsvRow) -> bool:
     """Return whether all papers, notebooks and claims that a row names exist.
 
     A user may delete a paper with its notebooks; rows that need it are then ignored.
@@ -72,7 +76,7 @@ def belongs_to_installed_papers(csv_row: Mapping[str, str]) -> bool:
 
 
 @cache
-def list_claim_ids() -> set[str]:
+def list_claim_ids() -> set[ClaimId]:
     """Return the ids, such as "G1", of all claims in the files `claims.csv`.
 
     These are the claims of the papers whose code is installed, and the repository's own
@@ -85,7 +89,7 @@ def list_claim_ids() -> set[str]:
 
 
 @cache
-def read_claims() -> dict[str, dict[str, Any]]:
+def read_claims() -> dict[ClaimId, ClaimsCsvRow]:
     """Return {claim id: its row of `claims.csv`}, paper by paper, own questions last.
 
     A claim is a statement of a paper that is tested; own questions are claims of this
@@ -93,7 +97,7 @@ def read_claims() -> dict[str, dict[str, Any]]:
     claim's row of `plan.csv` (seeds planned before the runs) or None. The `seeds` of a
     planned claim are those of the plan, then those added later (`added.csv`).
     Comparisons with a model of a paper whose code was deleted are left out."""
-    by_id: dict[str, dict[str, Any]] = {}
+    by_id: dict[ClaimId, ClaimsCsvRow] = {}
     plan = {row["claim"]: row for row in read_csv_in_published_folder("plan")}
     for paper in (*PAPERS, "own"):
         for row in read_csv_in_published_folder(f"{paper}/claims"):
@@ -109,7 +113,7 @@ def read_claims() -> dict[str, dict[str, Any]]:
         cells = [
             comparison
             for comparison in cells
-            if (id, comparison) in read_comparison_descriptions()
+            if (id, comparison) in read_cells_csv_by_claim_and_comparison()
         ]
         by_id[id]["cells"] = "; ".join(cells)
     return by_id
@@ -131,7 +135,7 @@ def list_planned_seeds(claim_id: str, profile: str = "mini") -> tuple[int, ...]:
     return tuple(sorted(planned))
 
 
-def list_seeds_of_plan_row(csv_row: Mapping[str, str]) -> range:
+def list_seeds_of_plan_row(csv_row: CsvRow) -> range:
     """Return the seeds of a row of a plan, from its first seed and number of seeds."""
     first = int(csv_row["first_seed"])
     return range(first, first + int(csv_row["seeds"]))
@@ -149,13 +153,13 @@ def list_planned_comparison_seeds(
     m=3".
     profile: the size of the experiments, such as "mini" or "base"."""
     return list_planned_seeds(
-        find_comparison_description(claim_id, comparison_text)["same_as"] or claim_id,
+        find_cells_csv_row(claim_id, comparison_text)["same_as"] or claim_id,
         profile,
     )
 
 
 @cache
-def read_comparison_descriptions() -> dict[ClaimAndComparison, dict[str, str]]:
+def read_cells_csv_by_claim_and_comparison() -> dict[ClaimAndComparison, CsvRow]:
     """Return {(claim id, text of a comparison): its row of `cells.csv`}.
 
     The file describes each comparison that a claim makes. Its columns are `sentence`
@@ -171,7 +175,7 @@ def read_comparison_descriptions() -> dict[ClaimAndComparison, dict[str, str]]:
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def find_comparison_description(claim_id: str, comparison_text: str) -> dict[str, str]:
+def find_cells_csv_row(claim_id: str, comparison_text: str) -> CsvRow:
     """Return the row of `cells.csv` that describes one comparison of a claim.
 
     It has the comparison in words, an axis label, the smallest effect of interest, and
@@ -180,7 +184,7 @@ def find_comparison_description(claim_id: str, comparison_text: str) -> dict[str
 
     claim_id: such as "G1".
     comparison_text: the comparison, such as "Ghost > Prune @ m=3"."""
-    return read_comparison_descriptions()[claim_id, comparison_text]
+    return read_cells_csv_by_claim_and_comparison()[claim_id, comparison_text]
 
 
 def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTask:
@@ -190,7 +194,7 @@ def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTas
     interval is tested against them where the paper prints no value. The task "" stands
     for all tasks."""
     effects = {}
-    for (id, comparison), row in read_comparison_descriptions().items():
+    for (id, comparison), row in read_cells_csv_by_claim_and_comparison().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
             task, _, value = part.rpartition("=")
             effects[comparison, task] = float(value)

@@ -28,7 +28,7 @@ from lib.core.papers import make_notebook_id as make_notebook_id
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import print_once
-from lib.core.types import Json
+from lib.core.types import Json, ReasonOrEmpty
 from lib.papers import grids
 
 ORDER = "title parameters bootstrap grid runs artefact verdicts explore".split()
@@ -43,12 +43,14 @@ BATCH = "WORKBOOK_BATCH"
 MOST = (100_000, 2**31 - 1)
 
 
+TagOrCellType: TypeAlias = str  # Tag of a notebook's cell, or "code", "markdown".
+NotebookId: TypeAlias = str  # Such as "bermo_t03_stability".
 ParameterValues: TypeAlias = Json  # {name of a notebook's parameter: its value}
 # Content of the JSON file beside the HTML page of a notebook. Its keys are in HOLDS.
 # The index of pages is made from these files.
 PageSummary: TypeAlias = Json
 # {"parameters": default values, "cells": digest of all other cells} of a notebook.
-NotebookDigest: TypeAlias = Json
+DefaultsAndCellsDigest: TypeAlias = Json
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,15 @@ class NotebookParameter:
     The notebook declares it by an annotated assignment in a cell tagged "parameters".
 
     type: the type of the value or, where the default is a list, of the list's items.
-    range: (lowest, highest) allowed value, from an annotation such as `Annotated[float,
-    0, 1]`; empty without one."""
+    lowest_and_highest: (lowest, highest) allowed value, from an annotation such as
+    `Annotated[float, 0, 1]`; empty without one."""
 
     type: type
     default: Any
-    range: tuple[float, ...] = ()
+    lowest_and_highest: tuple[float, ...] = ()
 
 
-def list_notebook_paths_by_id() -> dict[str, Path]:
+def list_notebook_paths_by_id() -> dict[NotebookId, Path]:
     """Return {notebook id: path} of all notebooks, sorted by id.
 
     Commands find notebooks by id. An id is the paper's prefix and the name of the file,
@@ -132,7 +134,7 @@ HOLDS = {"profile": str, "differs": list, "answer": list, "counted": str, "files
 FIX = "take it from git, or delete it"
 
 
-def read_cell_sources_by_tag(notebook_path: Path) -> dict[str, str]:
+def read_cell_sources_by_tag(notebook_path: Path) -> dict[TagOrCellType, str]:
     """Return {tag: source code} of a notebook's cells, such as the one tagged "grid".
 
     The type of a cell ("code" or "markdown") is a key too. Of several cells with one
@@ -193,7 +195,7 @@ def read_parameter_declarations(notebook_path: Path) -> dict[str, NotebookParame
     return declared
 
 
-def complete_parameter_values(
+def check_and_complete_parameter_values(
     notebook_path: Path, parameter_values: ParameterValues
 ) -> ParameterValues:
     """Check the values given for a notebook's parameters and add defaults for the rest.
@@ -220,7 +222,7 @@ def complete_parameter_values(
 
 def explain_unusable_value(
     parameter_name: str, value: Any, parameter: NotebookParameter
-) -> str:
+) -> ReasonOrEmpty:
     """Explain in words why a notebook's parameter cannot have a value; "" where it can.
 
     The reason is a wrong type, a number out of range, or an item that occurs twice in a
@@ -234,7 +236,10 @@ def explain_unusable_value(
             f"it must be a list; papermill takes it as -y '{{{parameter_name}: [...]}}'"
         )
     least = int(kind is int and not listed and parameter.default > 0)
-    least, most = parameter.range or (least, MOST[parameter_name.startswith("seed")])
+    least, most = parameter.lowest_and_highest or (
+        least,
+        MOST[parameter_name.startswith("seed")],
+    )
     for place, item in enumerate(items := value if listed else [value]):
         if type(item) is not kind and not (kind is float and type(item) is int):
             return f"{item!r} is {type(item).__name__}; it must be {kind.__name__}"
@@ -245,18 +250,18 @@ def explain_unusable_value(
     return ""
 
 
-def list_specs_to_run(
-    *row_lists_by_variable: Mapping[str, Iterable[Row]],
+def list_specs_of_grid_variables(
+    *rows_by_variable_of_notebooks: Mapping[str, Iterable[Row]],
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks have to make, each once.
 
-    row_lists_by_variable: for each notebook {variable: Rows}, where a Row has the
-    labels and the Spec of a run. Only the variable `grid` counts: the runs of the other
-    variables are shown where they exist, but not made."""
+    rows_by_variable_of_notebooks: for each notebook {variable: Rows}, where a Row has
+    the labels and the Spec of a run. Only the variable `grid` counts: the runs of the
+    other variables are shown where they exist, but not made."""
     return list(
         dict.fromkeys(
             row.spec
-            for variables in row_lists_by_variable
+            for variables in rows_by_variable_of_notebooks
             for row in variables.get("grid", [])
         )
     )
@@ -294,7 +299,7 @@ def execute_grid_cell_and_list_rows_by_variable(
     parameter_values: {parameter: value}; the others have their defaults.
     include_rows_of_recorded_runs: whether to call a function that lists the runs of
     `recorded`, which may take long."""
-    names = complete_parameter_values(notebook_path, parameter_values)
+    names = check_and_complete_parameter_values(notebook_path, parameter_values)
     names["profile"] = grids.find_profile_of_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
@@ -388,7 +393,7 @@ def format_notebook_json_as_committed(notebook_json: str) -> str:
     return json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def digest_notebook_parts(notebook_path: Path) -> NotebookDigest:
+def read_defaults_and_digest_cells(notebook_path: Path) -> DefaultsAndCellsDigest:
     """Return a description of a notebook, by which an edited notebook is recognised.
 
     It is {"parameters": default values, "cells": digest of all cells but the one with
@@ -422,7 +427,7 @@ def digest_json(value: object) -> str:
     return disk.digest_bytes(json.dumps(value).encode())[:16]
 
 
-def read_committed_notebook_digests() -> dict[str, NotebookDigest]:
+def read_committed_notebook_digests() -> dict[NotebookId, DefaultsAndCellsDigest]:
     """Return {notebook id: its committed defaults and digest}, from the committed file.
 
     The values are {"parameters": default values, "cells": digest of all cells but the
@@ -459,7 +464,9 @@ def rewrite_notebooks_in_committed_form() -> list[Path]:
     before = {path: path.read_bytes() for path in files if path.exists()}
     for path in books:
         disk.write_text_file(path, format_notebook_json_as_committed(path.read_text()))
-    forms = {make_notebook_id(path): digest_notebook_parts(path) for path in books}
+    forms = {
+        make_notebook_id(path): read_defaults_and_digest_cells(path) for path in books
+    }
     disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
@@ -486,7 +493,8 @@ def list_changed_parameters(
 
 class PageFolder(NamedTuple):
     path: Path
-    differences: list[str]  # Sentences on how the page differs from the committed one.
+    # Sentences on how the page differs from the committed one.
+    differences_from_committed_page: list[str]
 
 
 def find_notebook_page_folder(
@@ -504,7 +512,7 @@ def find_notebook_page_folder(
     parameter_values: the values of all parameters.
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
     its cells may differ from those of the file."""
-    now = digest_notebook_parts(notebook_path)
+    now = read_defaults_and_digest_cells(notebook_path)
     scope = grids.find_profile_of_parameters(parameter_values)
     before = read_committed_notebook_digests().get(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}

@@ -17,7 +17,7 @@ from typing import Any
 from lib.claims import cells, lists
 from lib.core.papers import find_paper_name_of_notebook
 from lib.core.rows import Row
-from lib.core.types import Json
+from lib.core.types import CsvRow, Json
 from lib.papers import grids
 
 
@@ -29,29 +29,31 @@ class RunPlanLine:
     It is a line of the plan that was written before the runs of a large profile (size
     of the experiments), such as "base".
 
-    order: the number of the line.
+    line_number: the number of the line.
     step: the name of a group of lines. Its runs are made, seed by seed, before those of
     the next group.
-    claim: the id of the claim that is tested; "levels" for scores without a claim.
-    page: the id of the notebook that lists the runs.
+    claim_id: the id of the claim that is tested; "levels" for scores without a claim.
+    notebook_id: the id of the notebook that lists the runs.
     models: labels of the models, as comparisons write them.
-    where: conditions on the labels of the rows, such as "m=3/1" (m is 3 or 1).
-    cells: the comparisons of models, each tested on each of `tasks`.
+    row_conditions_text: conditions on the labels of the rows, such as "m=3/1" (m is 3
+    or 1).
+    comparisons_text: the comparisons of models, each tested on each of `tasks`.
     tasks: the tasks of the runs; empty for runs without a task.
     core_hours: the planned cost.
-    arguments: further arguments of the notebook's function `grid`, which lists runs."""
+    grid_arguments: further arguments of the notebook's function `grid`, which lists
+    runs."""
 
-    order: int
+    line_number: int
     step: str
-    claim: str
-    page: str
+    claim_id: str
+    notebook_id: str
     models: tuple[str, ...]
-    where: str
-    cells: str
+    row_conditions_text: str
+    comparisons_text: str
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     core_hours: float
-    arguments: Json
+    grid_arguments: Json
 
     def select_rows(self, grid_rows: Iterable[Row]) -> list[Row]:
         """Return the rows of a notebook's list of runs that this line of the plan runs.
@@ -60,7 +62,7 @@ class RunPlanLine:
         conditions on labels.
 
         grid_rows: Rows, each with the labels and the description (Spec) of a run."""
-        place = cells.parse_row_conditions(self.where)
+        place = cells.parse_row_conditions(self.row_conditions_text)
         return [
             row
             for row in grid_rows
@@ -83,7 +85,7 @@ def read_run_plan(profile: str) -> list[RunPlanLine]:
     return [parse_plan_line(row) for row in rows if row["word"] == "planned"]
 
 
-def parse_plan_line(csv_row: Mapping[str, str]) -> RunPlanLine:
+def parse_plan_line(csv_row: CsvRow) -> RunPlanLine:
     """Return the RunPlanLine of one row of a plan's CSV file.
 
     A RunPlanLine says which runs of a notebook to make and which comparisons to test.
@@ -121,8 +123,8 @@ def list_planned_tasks(
         dict.fromkeys(
             task
             for line in read_run_plan(profile[:])
-            if line.claim == claim_id
-            and {*line.cells.split("; ")} & {*comparison_texts}
+            if line.claim_id == claim_id
+            and {*line.comparisons_text.split("; ")} & {*comparison_texts}
             for task in line.tasks
         )
     )
@@ -135,7 +137,7 @@ def list_planned_notebook_ids(profile: str) -> tuple[str, ...]:
     plan.
 
     profile: the size of the experiments, such as "base"."""
-    return tuple(dict.fromkeys(line.page for line in read_run_plan(profile[:])))
+    return tuple(dict.fromkeys(line.notebook_id for line in read_run_plan(profile[:])))
 
 
 def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
@@ -192,7 +194,7 @@ def list_rows_to_run(
     axes = list(signature(grid_function).parameters)[1:]
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
     page_lines = [
-        line for line in read_run_plan(profile[:]) if line.page == notebook_id
+        line for line in read_run_plan(profile[:]) if line.notebook_id == notebook_id
     ]
     if (
         given.keys() & changed_parameters
@@ -208,11 +210,13 @@ def list_rows_to_run(
         ]
     by_label = {}
     for line in page_lines:
-        more = {"tasks": line.tasks, "seeds": line.seeds} | line.arguments
+        more = {"tasks": line.tasks, "seeds": line.seeds} | line.grid_arguments
         made = grid_function(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
-        by_label |= {make_row_key(row): row for row in line.select_rows(made)}
+        by_label |= {
+            make_row_key_without_recipe(row): row for row in line.select_rows(made)
+        }
     return list(by_label.values())
 
 
@@ -231,7 +235,7 @@ def read_skipped_run_label_values(
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 
 
-def make_row_key(row: Row) -> tuple[tuple[str, Any], ...]:
+def make_row_key_without_recipe(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return a hashable key by which rows are dropped that stand twice in a list of runs.
 
     It has the row's labels and its Spec (the description of the run), as (name, value)

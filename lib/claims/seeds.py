@@ -3,7 +3,7 @@ comparisons that use them.
 
 So the table, the figure and the tested comparison rest on the same runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import nan
@@ -21,13 +21,13 @@ class PlannedComparison:
     """A PlannedComparison is a comparison that a claim makes, with the seeds planned
     for it.
 
-    claim: the id of the claim, such as "G1".
+    claim_id: such as "G1".
     comparison: the comparison of models.
     models_expected_to_collapse: labels of models that the claim expects to fail. Their
     runs are compared even if they score no better than chance, as their failure is what
     is claimed."""
 
-    claim: str
+    claim_id: str
     comparison: cells.Comparison
     seeds: tuple[int, ...]
     models_expected_to_collapse: tuple[str, ...]
@@ -37,7 +37,7 @@ class PlannedComparison:
 
         It was fixed before the runs, in the unit of the comparison. It is nan where
         none was fixed."""
-        effects = lists.read_smallest_effects_of_interest(self.claim)
+        effects = lists.read_smallest_effects_of_interest(self.claim_id)
         text = self.comparison.text
         return effects.get((text, task), effects.get((text, ""), nan))
 
@@ -72,7 +72,7 @@ def list_planned_comparisons(
     return tuple(plans)
 
 
-def list_models_expected_to_collapse(claim: Mapping[str, str]) -> tuple[str, ...]:
+def list_models_expected_to_collapse(claim: lists.ClaimsCsvRow) -> tuple[str, ...]:
     """Return the labels of the models that a claim expects to fail.
 
     Runs of these models that collapsed (scored no better than chance) are compared,
@@ -128,7 +128,7 @@ def all_rows_match_model(rows: Sequence[ResultRow], model: cells.ModelSelector) 
 
 class PlannedMatch(NamedTuple):
     comparison: PlannedComparison
-    is_reversed: bool  # Whether the comparison has the baseline first.
+    has_baseline_first: bool
 
 
 def find_planned_comparison_of_models(
@@ -139,10 +139,10 @@ def find_planned_comparison_of_models(
 ) -> PlannedMatch | None:
     """Find the planned comparison of two models whose difference a table shows.
 
-    Return (comparison, is_reversed), or None where no claim of the notebook compares
-    the two. `comparison` has the planned seeds, the range of effects for which the
-    claim holds, and the smallest effect of interest, by which the table tests the
-    difference. `is_reversed` says that the comparison has the baseline first.
+    Return (comparison, has_baseline_first), or None where no claim of the notebook
+    compares the two. `comparison` has the planned seeds, the range of effects for which
+    the claim holds, and the smallest effect of interest, by which the table tests the
+    difference. `has_baseline_first` says that the comparison has the baseline first.
 
     profile: the size of the experiments, such as "mini".
     method_rows, baseline_rows: the rows of the table with the runs of each model."""

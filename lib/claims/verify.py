@@ -38,6 +38,7 @@ from lib.core.papers import find_notebook_path, find_paper_name_of_notebook
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Run, Store
+from lib.core.types import MetricName, ReasonOrEmpty
 from lib.papers.grids import PROFILES
 from lib.stats import metrics
 
@@ -49,13 +50,14 @@ COLUMNS = {
     "arithmetic.csv": ",".join(judging.CHECKED),
 }
 KEY = 4
+PageProfileLabelsSeedAndRun: TypeAlias = tuple[str, ...]  # Row of `runs.csv`.
 # {first KEY cells of a line of a CSV file: its other cells}.
 CellsByLineKey: TypeAlias = dict[str, list[str]]
 # {column: allowed absolute difference of a computed number from the committed one}.
 NEAR = {"estimate": 1e-6, "low": 1e-4, "high": 1e-4, "p": 1e-4, "holm": 1e-3}
 
 
-def recompute_metrics(run: Run) -> dict[str, float]:
+def recompute_metrics_from_predictions(run: Run) -> dict[MetricName, float]:
     """Compute the metrics of a recorded run again from its stored predictions.
 
     Return {metric: value}, by which a wrong or edited `metrics.json` is found. A
@@ -89,7 +91,7 @@ def recompute_metrics(run: Run) -> dict[str, float]:
     return scores
 
 
-def describe_record_damage(run: Run) -> str:
+def describe_record_damage(run: Run) -> ReasonOrEmpty:
     """Return one line on what is wrong with a recorded run; "" where it is sound.
 
     A recorded run is in git, without its weights. It is not sound if a file is damaged,
@@ -98,7 +100,7 @@ def describe_record_damage(run: Run) -> str:
     try:
         if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
-        for name, value in recompute_metrics(run).items():
+        for name, value in recompute_metrics_from_predictions(run).items():
             # Written with `not`, so that a nan counts as a difference.
             if not abs(value - run.metrics[name]) <= 1e-12:
                 return f"{place}: {name} {value} computed, {run.metrics[name]} recorded"
@@ -114,7 +116,7 @@ def describe_record_damage(run: Run) -> str:
     return ""
 
 
-def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
+def list_runs_csv_rows(store: Store) -> list[PageProfileLabelsSeedAndRun]:
     """Return the rows of `runs.csv`, which lists the run behind each published number.
 
     There is a tuple for each run that a notebook lists or a claim uses: (notebook or
@@ -125,7 +127,7 @@ def list_runs_csv_rows(store: Store) -> list[tuple[str, ...]]:
     store: where records (copies of runs in git, without weights) are looked up."""
     grids = {
         (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
-        for claim in evidence.select_claims()
+        for claim in evidence.select_central_and_own_claims()
     }
     for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
         grids[page, judging.SCALE] = judging.list_grid_rows_of_notebook(
@@ -204,7 +206,7 @@ def compute_expected_file_texts(store: Store) -> dict[Path, str]:
     return texts
 
 
-def group_csv_cells_by_first_columns(csv_text: str) -> CellsByLineKey:
+def group_csv_cells_by_first_four_columns(csv_text: str) -> CellsByLineKey:
     """Return {key: other cells} of a CSV text, to compare two versions of it.
 
     The key is the first KEY (4) cells of a line, without empty ones, joined by ", ".
@@ -235,8 +237,8 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
             old != expected_text
         )
     columns = COLUMNS[committed_path.name].split(",")[KEY:]
-    before = group_csv_cells_by_first_columns(old)
-    now = group_csv_cells_by_first_columns(expected_text)
+    before = group_csv_cells_by_first_four_columns(old)
+    now = group_csv_cells_by_first_four_columns(expected_text)
     if lists.list_papers_with_deleted_code():
         before, now = drop_rows_of_papers_with_deleted_code(before, now)
     lines = []

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,13 @@ from lib.claims.estimates import (
     group_rows_by_model,
     make_data_frame_per_model,
     pair_runs_of_compared_models,
-    select_compared_rows_of_one_dtype,
+    select_compared_rows_and_unify_dtypes,
 )
-from lib.claims.lists import EffectByComparisonAndTask
-from lib.claims.measures import MetricColumnsByTask, add_measure_column
+from lib.claims.lists import ClaimsCsvRow, EffectByComparisonAndTask
+from lib.claims.measures import MetricColumnsByTask, add_value_column_of_measure
 from lib.core import disk
 from lib.core.rows import ResultRow
+from lib.core.types import ReasonOrEmpty
 from lib.papers.encoder import FAMILIES
 from lib.stats import compare, paired
 from lib.stats.measures import tabulate_search_and_final_scores
@@ -391,18 +392,21 @@ class Verdict:
     profile: str = "any"
     # Whether runs test the claim ("finding"), or numbers that the paper prints are
     # computed again ("arithmetic").
-    kind: str = "arithmetic"
+    kind: Literal["arithmetic", "finding"] = "arithmetic"
     verdict_word: str = ""  # Such as "equal", a key of CHECKS; "" for a finding.
     measured: str = ""  # The computed value in words; "" for a finding.
 
-    def __getitem__(self, key: str) -> "Verdict":
+    def __getitem__(self, task_or_comparison_part: str) -> "Verdict":
         """Return a Verdict with only some of the measured comparisons.
 
-        These are the comparisons on the task `key` or, if there is none, those whose
-        text contains `key`. So a template for README can quote one number of the claim
-        N1 by a field of `str.format`, such as "{N1[STS-B][10 %]}"."""
-        matches = [r for r in self.results if r.task == key]
-        matches = matches or [r for r in self.results if key in r.comparison.text]
+        These are the comparisons on the task `task_or_comparison_part` or, if there is
+        none, those whose text contains it. So a template for README can quote one
+        number of the claim N1 by a field of `str.format`, such as
+        "{N1[STS-B][10 %]}"."""
+        matches = [r for r in self.results if r.task == task_or_comparison_part]
+        matches = matches or [
+            r for r in self.results if task_or_comparison_part in r.comparison.text
+        ]
         return replace(self, results=tuple(matches))
 
     @property
@@ -526,30 +530,33 @@ class JudgingInputs:
 
     def find_mean_effect_over_tasks(
         self,
-        effect_by_cell_and_task: EffectByComparisonAndTask,
+        effect_by_comparison_and_task: EffectByComparisonAndTask,
         comparison_text: str,
         slash_separated_tasks: str,
     ) -> float | None:
         """Return the known effect of a comparison, averaged over its tasks.
 
-        A task without a value in `effect_by_cell_and_task` gets the value under the
-        task "". If that is missing too, the value under `slash_separated_tasks` as a
-        whole is returned, or None if `effect_by_cell_and_task` lacks this as well.
+        A task without a value in `effect_by_comparison_and_task` gets the value under
+        the task "". If that is missing too, the value under `slash_separated_tasks` as
+        a whole is returned, or None if `effect_by_comparison_and_task` lacks this as
+        well.
 
-        effect_by_cell_and_task: the printed effects or the smallest effects of
+        effect_by_comparison_and_task: the printed effects or the smallest effects of
         interest, as {(text of a comparison, task): effect}.
         slash_separated_tasks: one task, or several with "/" between."""
         parts = [
-            effect_by_cell_and_task.get(
+            effect_by_comparison_and_task.get(
                 (comparison_text, part),
-                effect_by_cell_and_task.get((comparison_text, "")),
+                effect_by_comparison_and_task.get((comparison_text, "")),
             )
             for part in slash_separated_tasks.split("/")
         ]
         if None not in parts:
             # pyrefly: ignore[no-matching-overload]  # No part is None here.
             return float(np.mean(parts))
-        return effect_by_cell_and_task.get((comparison_text, slash_separated_tasks))
+        return effect_by_comparison_and_task.get(
+            (comparison_text, slash_separated_tasks)
+        )
 
 
 class JudgedComparisons(NamedTuple):
@@ -559,7 +566,7 @@ class JudgedComparisons(NamedTuple):
 
 
 def judge_comparisons(
-    claim: Mapping[str, str],
+    claim: ClaimsCsvRow,
     result_rows: Sequence[ResultRow],
     inputs: JudgingInputs,
 ) -> JudgedComparisons:
@@ -578,7 +585,7 @@ def judge_comparisons(
     results, seen, lost, compared = [], set(), set(), []
     for comparison in parse_comparisons(claim["cells"]):
         try:
-            of_cell = select_compared_rows_of_one_dtype(comparison, result_rows)
+            of_cell = select_compared_rows_and_unify_dtypes(comparison, result_rows)
         except LookupError as error:
             tasks = {str(row.get("task")) for row in result_rows}
             why = explain_missing_model_row(error.args[0], inputs.profile, tasks)
@@ -611,7 +618,7 @@ def explain_missing_model_row(
     it.
 
     model_and_conditions_text: the model and conditions without a row, such as "Ghost at
-    task MRPC" (the message of `select_compared_rows_of_one_dtype`).
+    task MRPC" (the message of `select_compared_rows_and_unify_dtypes`).
     profile: the size of the experiments, such as "mini".
     tasks_with_rows: the tasks on which other models have rows."""
     label, _, place = model_and_conditions_text.partition(" at ")
@@ -710,7 +717,7 @@ def make_results_of_comparison(
         for task, part in by_task.items():
             one = read(comparison.text.replace("task=each", f"task={task}"))
             if all(rows for _, rows in group_rows_by_model(one, part)):
-                compared = select_compared_rows_of_one_dtype(one, part)
+                compared = select_compared_rows_and_unify_dtypes(one, part)
                 results.append(make_result_from_rows(one, compared, task))
         return results
     # A comparison whose models are on different tasks compares these tasks with each
@@ -737,7 +744,7 @@ def explain_untestable_comparison(
     rows: Sequence[ResultRow],
     inputs: JudgingInputs,
     weighted_pairs: Sequence[WeightedPairs] = (),
-) -> str:
+) -> ReasonOrEmpty:
     """Explain in a sentence why a comparison cannot be tested; "" if it can.
 
     There are four reasons: at least half of a model's runs learned too little; two
@@ -776,7 +783,7 @@ def explain_model_that_learned_little(
     rows: Sequence[ResultRow],
     measure_name: str,
     inputs: JudgingInputs,
-) -> str:
+) -> ReasonOrEmpty:
     """Return a sentence if at least half of a model's runs learned too little, else "".
 
     Such a model is not compared. A run learned too little if it collapsed (scored no
@@ -787,7 +794,7 @@ def explain_model_that_learned_little(
     model_label: the model's name for the sentence.
     rows: the model's rows, each with labels, run and metrics.
     measure_name: the compared measure; "" for the score."""
-    measured, faults = list_scored_rows_with_levels(rows, inputs), []
+    measured, faults = list_rows_with_score_and_chance(rows, inputs), []
     for row, level in measured:
         if level.has_collapsed and measure_name == "diverged":
             continue
@@ -808,7 +815,7 @@ def explain_model_that_learned_little(
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
 
-def list_scored_rows_with_levels(
+def list_rows_with_score_and_chance(
     rows: Sequence[ResultRow], inputs: JudgingInputs
 ) -> list[tuple[ResultRow, compare.ScoreAndChance]]:
     """Return [(row, its score and that of chance), ...] of the runs with a score.
@@ -840,7 +847,7 @@ def describe_collapsed_runs(
     rows: rows of the compared runs, each with labels, run and metrics."""
     levels: dict[str, dict[str, list[tuple[int, compare.ScoreAndChance]]]] = {}
     for (label, _), part in group_rows_by_model(comparison, rows):
-        for row, level in list_scored_rows_with_levels(part, inputs):
+        for row, level in list_rows_with_score_and_chance(part, inputs):
             by_task = levels.setdefault(label, {})
             by_task.setdefault(row["task"], []).append((row["seed"], level))
     lines, tasks = {}, {task for by_task in levels.values() for task in by_task}
@@ -884,7 +891,7 @@ def format_counts_of_boolean_measure(
     if not comparison.measured_quantity.share:
         return ""
     frames = [
-        add_measure_column(comparison.measure, f, inputs.columns_by_task)
+        add_value_column_of_measure(comparison.measure, f, inputs.columns_by_task)
         for f in make_data_frame_per_model(comparison, rows)
     ]
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

@@ -7,6 +7,9 @@ import numpy as np
 
 T = TypeVar("T")
 Json = dict[str, Any]  # JSON object: {name: JSON value}.
+CsvRow = dict[str, str]  # {column of a CSV file: text of the cell}.
+ReasonOrEmpty = str  # Sentence on what is wrong or missing; "" where nothing is.
+MetricName = str  # Such as "accuracy".
 Arrays = dict[str, np.ndarray]  # {name: array} of one `.safetensors` file of a run.
 
 # Name of a profile: "toy", "mini", "base" or "paper". With a reader's own data or

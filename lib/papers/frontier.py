@@ -343,7 +343,7 @@ def count_method_flops(
         return method.flops(profile)
     if method.keeps == "found":
         assert searched_architecture is not None
-        layers = cost.list_widths_of_layers(searched_architecture)
+        layers = cost.count_kept_indices_by_layer(searched_architecture)
     else:
         layers = list_kept_widths_of_layers(
             base, method.keeps, flops_budget_in_twelfths
@@ -354,7 +354,7 @@ def count_method_flops(
 
 def list_kept_widths_of_layers(
     shape: cost.Shape, pruning_rule: str, flops_budget_in_twelfths: int
-) -> list[cost.HeadsAndNeurons]:
+) -> list[cost.WidthByHeadsFfnEmbeddingQkAndV]:
     """Return {"heads": number, "ffn": neurons} of each layer that a student keeps.
 
     shape: of the whole model.

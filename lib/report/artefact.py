@@ -715,7 +715,7 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
         *notebook.list_parameters_set_by_papermill(notebook_globals.get("In", [])),
     ]
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
-    values = notebook.complete_parameter_values(path, given)
+    values = notebook.check_and_complete_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
     if batch:
         folder, differs = json.loads(batch)

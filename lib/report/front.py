@@ -198,9 +198,7 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position_percent("low"), compute_position_percent("high")])
-    label = lists.find_comparison_description(
-        verdict_row["claim"], verdict_row["cell"]
-    )["short"]
+    label = lists.find_cells_csv_row(verdict_row["claim"], verdict_row["cell"])["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"

@@ -90,10 +90,14 @@ class Report:
             variables = rows_by_variable_by_notebook.get(path, {})
             why = errors_by_notebook.get(path)
             try:
-                filled = notebook.complete_parameter_values(path, parameter_values)
+                filled = notebook.check_and_complete_parameter_values(
+                    path, parameter_values
+                )
                 text = notebook.format_notebook_json_as_committed(path.read_text())
                 left = set(
-                    store.list_missing_specs(notebook.list_specs_to_run(variables))
+                    store.list_missing_specs(
+                        notebook.list_specs_of_grid_variables(variables)
+                    )
                 )
                 builder = PageBuilder(
                     path,

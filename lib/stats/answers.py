@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lib.core.names import Refused
+from lib.core.types import MetricName
 
 _MARKS = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -55,9 +56,9 @@ def score_word_f1(prediction: str, accepted_answers: Sequence[str]) -> float:
 SCORES_BY_NAME = {"exact": score_exact_match, "span_f1": score_word_f1}
 
 
-def compute_exact_match_and_f1(
+def compute_mean_exact_match_and_f1(
     predictions: Sequence[str], accepted_answers: Sequence[Sequence[str]]
-) -> dict[str, float]:
+) -> dict[MetricName, float]:
     """Return the means of SQuAD's two scores over N questions, from 0 to 1.
 
     The keys are "exact" (exact match) and "span_f1" (overlap of words). Where some

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -45,6 +45,8 @@ SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 # or number}}. The name is a tuple where rows have several levels, such as ("3/12",
 # "Ghost").
 ScoreTable: TypeAlias = dict[Any, dict[tuple[str, str], Any]]
+# Accuracy of always predicting the same class; None for a correlation.
+AccuracyOrNoneForCorrelation: TypeAlias = float | None
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ class MetricColumn:
 
 def pair_runs_of_models(
     frame: pd.DataFrame,
-    model_name: str,
-    baseline: str,
+    method_name: str,
+    baseline_name: str,
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> list[Pair]:
     """Pair the runs of two models by task and seed, for paired statistics.
@@ -98,12 +100,12 @@ def pair_runs_of_models(
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
-    model_name, baseline: names in the column `model`.
+    method_name, baseline_name: names in the column `model`.
     columns_by_task: {task: its Columns}, the metrics on which to compare."""
     rows = frame[["model", "task", "seed", "run"]].to_dict("records")
     ours, theirs = (
         [row for row in rows if row["model"] == model]
-        for model in (model_name, baseline)
+        for model in (method_name, baseline_name)
     )
     # pyrefly: ignore[bad-argument-type]  # pandas types column names as Hashable.
     return pair_runs_by_task_and_seed(ours, theirs, columns_by_task)
@@ -166,7 +168,11 @@ def pair_runs_by_task_and_seed(
                     f"{column.title}"
                 )
             said = a["labels"], a["said"], b["said"]
-            about = column.metric, a["cluster"], "".join(collect_dtypes(run.spec))
+            about = (
+                column.metric,
+                a["cluster"],
+                "".join(collect_dtypes_of_spec_and_inputs(run.spec)),
+            )
             replicates.append(Pair(column.title, seed, *said, *about))
     return replicates
 
@@ -176,7 +182,7 @@ def pair_runs_by_task_and_seed(
 MIXED = "with runs of two dtypes"
 
 
-def collect_dtypes(spec_json: Json) -> set[str]:
+def collect_dtypes_of_spec_and_inputs(spec_json: Json) -> set[str]:
     """Return the dtypes, such as {"bfloat16"}, of a run and of all runs it builds on.
 
     Runs of different dtypes are not compared, as rounding would add to their
@@ -190,10 +196,12 @@ def collect_dtypes(spec_json: Json) -> set[str]:
         else spec_json["args"].get("numerics") or {}
     )
     types = {numerics["dtype"]} if numerics else set()
-    return types.union(*map(collect_dtypes, spec_json.get("inputs", {}).values()))
+    return types.union(
+        *map(collect_dtypes_of_spec_and_inputs, spec_json.get("inputs", {}).values())
+    )
 
 
-def group_by_task_and_seed(
+def group_rows_with_run_by_task_and_seed(
     rows: Iterable[Mapping[str, Any]],
 ) -> list[list[Mapping[str, Any]]]:
     """Group rows of runs by task and seed: the runs of one group are compared.
@@ -214,7 +222,7 @@ def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
     """Return the dtypes, such as {"bfloat16"}, of some runs and all runs they build on.
 
     More than one dtype means that the runs cannot be compared as they are."""
-    return set().union(*(collect_dtypes(run.spec) for run in runs))
+    return set().union(*(collect_dtypes_of_spec_and_inputs(run.spec) for run in runs))
 
 
 def substitute_float32_for_mixed_dtypes(
@@ -230,7 +238,7 @@ def substitute_float32_for_mixed_dtypes(
     rows: a dict for each run, with "task", "seed", "run" (a Run with the stored result,
     or None), its metrics and labels such as "model"."""
     changed = {}
-    for group in group_by_task_and_seed(rows):
+    for group in group_rows_with_run_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
         if len(collect_dtypes_of_runs(runs.values())) < 2:
             continue
@@ -263,7 +271,9 @@ def describe_comparison_counts_by_dtype(
     groups = [
         group
         for part in compared_rows
-        for group in group_by_task_and_seed(substitute_float32_for_mixed_dtypes(part))
+        for group in group_rows_with_run_by_task_and_seed(
+            substitute_float32_for_mixed_dtypes(part)
+        )
     ]
     for group in (group for group in groups if len(group) > 1):
         is_whole = all(row["run"] for row in group)
@@ -278,8 +288,15 @@ def describe_comparison_counts_by_dtype(
     return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
+class LabelsAndPredictions(TypedDict):
+    labels: np.ndarray
+    said: np.ndarray  # Predicted classes or values, or scores of answer spans.
+    index: list[Any]  # Equal for two runs on the same examples.
+    cluster: np.ndarray  # Number of each example's cluster.
+
+
 @lru_cache(maxsize=512)
-def read_labels_and_predictions(run: Run, column: MetricColumn) -> dict[str, Any]:
+def read_labels_and_predictions(run: Run, column: MetricColumn) -> LabelsAndPredictions:
     """Return labels and predictions of the N examples on which a run is scored.
 
     The keys are "labels" [N]; "said" [N], the predicted classes or values, or for
@@ -364,7 +381,7 @@ def measure_score_and_chance_level(run: Run, column: MetricColumn) -> ScoreAndCh
 
 
 def compute_above_chance_threshold(
-    constant_prediction_accuracy: float | None, row_count: int
+    constant_prediction_accuracy: AccuracyOrNoneForCorrelation, row_count: int
 ) -> float:
     """Return the score that counts as chance: that of guessing, plus two standard
     errors.
@@ -748,8 +765,8 @@ def make_score_table_by_task(
 
 def estimate_difference(
     frame: pd.DataFrame,
-    model_name: str,
-    baseline: str,
+    method_name: str,
+    baseline_name: str,
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> Estimate | None:
     """Estimate the paired difference between two models, method minus baseline.
@@ -760,7 +777,7 @@ def estimate_difference(
 
     frame: a row for each run, with the columns task, seed, model and run (a Run with
     the stored result, None if missing).
-    model_name, baseline: names in the column `model`.
+    method_name, baseline_name: names in the column `model`.
     columns_by_task: {task: its Columns (metrics on splits)}."""
-    replicates = pair_runs_of_models(frame, model_name, baseline, columns_by_task)
+    replicates = pair_runs_of_models(frame, method_name, baseline_name, columns_by_task)
     return estimate_paired_difference(replicates) if replicates else None

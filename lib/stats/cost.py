@@ -26,8 +26,9 @@ NumberOrTensor: TypeAlias = Any
 # What pruning keeps, such as {"heads": [[0, 3], ...]}, with a list of kept indices for
 # each layer.
 KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
-# Widths of one layer, such as {"heads": 3, "ffn": 768}, where "ffn" counts neurons.
-HeadsAndNeurons: TypeAlias = Mapping[str, int]
+# Widths of one layer, such as {"heads": 3, "ffn": 768}, where "ffn" counts neurons. A
+# search over more widths adds "embedding", "qk" and "v".
+WidthByHeadsFfnEmbeddingQkAndV: TypeAlias = Mapping[str, NumberOrTensor]
 # Number of heads that a pruned layer keeps; None stands for all.
 KeptHeadsPerLayer: TypeAlias = int | None
 
@@ -379,7 +380,7 @@ def count_flops_of_layer(
 def count_flops_of_layers(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Iterable[Mapping[str, Any]],
+    widths_by_layer: Iterable[WidthByHeadsFfnEmbeddingQkAndV],
     token_count: int = 128,
     has_pooler: bool = True,
 ) -> NumberOrTensor:
@@ -404,7 +405,9 @@ def count_flops_of_layers(
 
 
 def count_parameters_of_layers(
-    hidden_size: int, head_size: int, widths_by_layer: Iterable[HeadsAndNeurons]
+    hidden_size: int,
+    head_size: int,
+    widths_by_layer: Iterable[WidthByHeadsFfnEmbeddingQkAndV],
 ) -> int:
     """Count the parameters of encoder layers that may have different widths.
 
@@ -422,9 +425,9 @@ def count_parameters_of_layers(
     return total
 
 
-def list_widths_of_layers(
+def count_kept_indices_by_layer(
     kept_indices: KeptIndices,
-) -> list[HeadsAndNeurons]:
+) -> list[WidthByHeadsFfnEmbeddingQkAndV]:
     """Return the widths of each layer of a pruned network, for `count_flops_of_layers`.
 
     The list has a dict for each layer: {"heads": number, "ffn": number of neurons}. If
@@ -443,9 +446,15 @@ def list_widths_of_layers(
     ]
 
 
-def format_count(count: float, unit: str) -> str:
+def format_count_in_billions_or_millions(
+    count: float, gflops_or_other_unit: str
+) -> str:
     """Return a number of FLOPs or parameters as text, in the precision of papers.
 
-    The unit "GFLOPs" gives billions with one decimal ("22.5"), any other unit millions
-    without decimals ("89")."""
-    return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"
+    `gflops_or_other_unit` "GFLOPs" gives billions with one decimal ("22.5"), any other
+    unit millions without decimals ("89")."""
+    return (
+        f"{count / 1e9:.1f}"
+        if gflops_or_other_unit == "GFLOPs"
+        else f"{count / 1e6:.0f}"
+    )

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lib.core.names import Refused, check_known_name
+from lib.core.types import MetricName
 from lib.data import Task
 from lib.stats import paired
 
 CORRELATIONS = ("pearson", "spearman")
-Metrics: TypeAlias = dict[str, Any]  # {metric: value} of a run, or of its model.
+Metrics: TypeAlias = dict[MetricName, Any]  # {metric: value} of a run, or of its model.
 METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 

@@ -158,7 +158,7 @@ def compute_weighted_scores(
     metric: str,
     predictions_of_models: Iterable[np.ndarray],
     labels: np.ndarray,
-    weights: np.ndarray | LeaveOneOut,
+    weights: np.ndarray | LeaveOneClusterOut,
 ) -> np.ndarray:
     """Compute a metric of M models on D weighted samples of the same examples, [D, M].
 
@@ -238,7 +238,7 @@ def _standardise(values: np.ndarray) -> np.ndarray:
 def _compute_pearson(
     predictions: np.ndarray,
     labels: np.ndarray,
-    example_weights: np.ndarray | LeaveOneOut,
+    example_weights: np.ndarray | LeaveOneClusterOut,
     weight_sums: np.ndarray,
 ) -> np.ndarray:
     y = _standardise(labels)[:, None]
@@ -254,17 +254,23 @@ def _compute_pearson(
 
 
 def _compute_spearman(
-    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray | LeaveOneOut
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | LeaveOneClusterOut,
 ) -> np.ndarray:
     predictions = np.where(np.isfinite(predictions).all(0), predictions, 0)
     # Ranks depend on the order alone, so values become numbers from 0 in this order.
     columns = [
         np.unique(column, return_inverse=True)[1] for column in (labels, *predictions.T)
     ]
-    blocks = [weights] if isinstance(weights, np.ndarray) else weights.iterate_blocks()
+    blocks = (
+        [weights] if isinstance(weights, np.ndarray) else weights.iterate_row_blocks()
+    )
     correlations = []
     for counts in blocks:
-        y, *others = (_compute_ranks(places, counts) for places in columns)
+        y, *others = (
+            _compute_doubled_centred_ranks(places, counts) for places in columns
+        )
         y_weighted, scores = counts * y, []
         spread = np.vecdot(y_weighted, y)
         for x in others:
@@ -274,44 +280,49 @@ def _compute_spearman(
     return np.concatenate(correlations)
 
 
-def _compute_ranks(places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _compute_doubled_centred_ranks(
+    value_orders: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     """Return doubled and centred ranks of N examples in D weighted samples, [D, N].
 
     Spearman's correlation is computed from them. They are twice the mid-ranks less
     their mean: each smaller example of the sample adds 1, and each larger one subtracts
     1. So they are whole numbers, and sums of their products are exact in any order.
 
-    places: the number, from 0, of each example's value among the sorted values, [N].
+    value_orders: the number, from 0, of each example's value among the sorted values,
+    [N].
     weights: how often each sample has each example, [D, N]."""
-    mass = np.stack([np.bincount(places, row) for row in weights])
+    mass = np.stack([np.bincount(value_orders, row) for row in weights])
     reach = mass.cumsum(1)
-    return (2 * reach - mass - reach[:, -1:])[:, places]
+    return (2 * reach - mass - reach[:, -1:])[:, value_orders]
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
-    """A LeaveOneOut is the weight matrix [1 + K, N] of a jackknife over K clusters.
+class LeaveOneClusterOut:
+    """A LeaveOneClusterOut is the weight matrix [1 + K, N] of a jackknife on K clusters.
 
     Row 0 has each of the N examples once; row k + 1 lacks the examples of cluster k.
     The matrix is not stored: `@` multiplies it with [N, M] by sums over clusters, which
     is much faster.
 
-    cluster: the number, from 0, of each example's cluster [N]."""
+    cluster_by_example: the number, from 0, of each example's cluster [N]."""
 
-    cluster: np.ndarray
+    cluster_by_example: np.ndarray
 
     def __matmul__(self, matrix: np.ndarray) -> np.ndarray:
-        sums = np.stack([np.bincount(self.cluster, column) for column in matrix.T], 1)
+        sums = np.stack(
+            [np.bincount(self.cluster_by_example, column) for column in matrix.T], 1
+        )
         total = sums.sum(0, keepdims=True)
         return np.concatenate([total, total - sums])
 
-    def iterate_blocks(self) -> Iterator[np.ndarray]:
+    def iterate_row_blocks(self) -> Iterator[np.ndarray]:
         """Yield the rows of the matrix in order, in blocks [B, N] of few rows."""
-        yield np.ones((1, len(self.cluster)))
-        clusters = np.arange(self.cluster.max() + 1)
+        yield np.ones((1, len(self.cluster_by_example)))
+        clusters = np.arange(self.cluster_by_example.max() + 1)
         for first in range(0, len(clusters), BLOCK):
             block = clusters[first : first + BLOCK, None]
-            yield (self.cluster != block).astype(float)
+            yield (self.cluster_by_example != block).astype(float)
 
 
 # Cache of jackknife scores, because several claims compare the same models:
@@ -319,7 +330,7 @@ class LeaveOneOut:
 _left_out: dict[tuple[str, ...], np.ndarray] = {}
 
 
-def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
+def compute_jackknife_scores_of_both_models(pairs: Sequence[Pair]) -> list[np.ndarray]:
     """Return the jackknife scores in points of both models of each Pair.
 
     The list has an array [1 + K] for a of the first Pair, b of the first, a of the
@@ -337,7 +348,7 @@ def compute_jackknife_scores(pairs: Sequence[Pair]) -> list[np.ndarray]:
     new = {k: x for k, x in zip(keys, predictions, strict=True) if k not in _left_out}
     if new:
         scores = compute_weighted_scores(
-            metric, [*new.values()], labels, LeaveOneOut(cluster)
+            metric, [*new.values()], labels, LeaveOneClusterOut(cluster)
         )
         _left_out.update(zip(new, 100 * scores.T, strict=True))
     return [_left_out[key] for key in keys]
@@ -391,7 +402,7 @@ def estimate_contrast(
                 raise Refused(
                     f"{task}: all pairs must share examples, clusters and the metric"
                 )
-        scores = compute_jackknife_scores([*of_task.values()])
+        scores = compute_jackknife_scores_of_both_models([*of_task.values()])
         cluster = None if first.cluster is None else first.cluster.tobytes()
         # Two tasks that differ only in their metric have the same examples, so their
         # errors are correlated. `rows` identifies the examples, and groups such tasks.

@@ -163,7 +163,7 @@ def score_span_logits(
     arrays = {"spans": places, "null": null, "labels": split.y, "index": split.index}
     for name, score_answer in answers.SCORES_BY_NAME.items():
         arrays[name] = np.array([*map(score_answer, said, split.answers)])
-    return answers.compute_exact_match_and_f1(said, split.answers), arrays
+    return answers.compute_mean_exact_match_and_f1(said, split.answers), arrays
 
 
 def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
@@ -177,7 +177,7 @@ def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
     train, dev = splits["train"], splits["dev"]
     if task.span:
         assert dev.answers is not None
-        return answers.compute_exact_match_and_f1([""] * len(dev), dev.answers)[
+        return answers.compute_mean_exact_match_and_f1([""] * len(dev), dev.answers)[
             task.metrics[0]
         ]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()

@@ -407,7 +407,7 @@ def format_cost_cells(
     shown = (
         "–"
         if count_by_paper_rule is None
-        else cost.format_count(count_by_paper_rule, unit)
+        else cost.format_count_in_billions_or_millions(count_by_paper_rule, unit)
     )
     exact = (
         "–"

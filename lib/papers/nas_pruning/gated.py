@@ -19,7 +19,7 @@ from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
 from lib.stats.cost import count_flops_of_layer as layer
 from lib.stats.cost import count_flops_of_layers as flops
-from lib.stats.cost import list_widths_of_layers as list_widths_of_layers
+from lib.stats.cost import count_kept_indices_by_layer as count_kept_indices_by_layer
 
 TOKENS = 128
 # Mask value of every gate at the start of a search, where all gates are open:
