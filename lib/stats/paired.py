@@ -299,7 +299,7 @@ def _compute_doubled_centred_ranks(
 
 @dataclass(frozen=True)
 class LeaveOneClusterOut:
-    """A LeaveOneClusterOut is the weight matrix [1 + K, N] of a jackknife on K clusters.
+    """A LeaveOneClusterOut is the weight matrix [1 + K, N] of a cluster jackknife.
 
     Row 0 has each of the N examples once; row k + 1 lacks the examples of cluster k.
     The matrix is not stored: `@` multiplies it with [N, M] by sums over clusters, which
