@@ -185,7 +185,7 @@ def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
 def test_the_table_is_whole_afterwards(family, tiny):
     model = tiny(family)
     pad = model.config.pad_token_id
-    data = replace(encoded(), pad=pad)
+    data = replace(encoded(), padding_id=pad)
     table = get_encoder(model).embeddings.word_embeddings
     before, ids = table.weight.detach().clone(), data.columns["input_ids"]
     used = sorted({pad, *np.concatenate(ids).tolist()})

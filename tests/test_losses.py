@@ -117,7 +117,7 @@ def test_matches_against_numpy(mask):
 
     pairs = pair_student_with_teacher_layers(2, 4)
     matches = [
-        Match("layers", "embedding", mask=mask),
+        Match("layers", "embedding", excludes_padding=mask),
         Match("layers", "ffn", pairs, mask),
         Match("blocks", "attention", ((1, 2),), mask),
     ]
@@ -143,7 +143,7 @@ def test_states_go_through_the_students_projection():
     model = torch.nn.Module()
     model.projection = torch.nn.Linear(4, 4)
     (value,) = compute_matching_loss_terms(
-        [Match("a", "ffn", projected=True)], student, teacher, REAL, model
+        [Match("a", "ffn", projects_student=True)], student, teacher, REAL, model
     ).values()
     expected = (model.projection(student["ffn"][0]) - teacher["ffn"][0]).square().mean()
     assert value.item() == pytest.approx(expected.item(), rel=1e-6)
@@ -157,7 +157,7 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
         "attention",
         "scores",
         pairs,
-        heads=kept,
+        teacher_heads_by_student_layer=kept,
         distance=compute_attention_mean_squared_error,
     )
     expected = sum(

@@ -360,7 +360,7 @@ def test_two_texts_have_two_ends_between_them_and_no_kinds():
         [0, 40, 2, 2, 41, 2],
         [0, 41, 40, 2, 2, 41, 2],
     ]
-    assert rows.columns.keys() == {"input_ids"} and rows.pad == 1
+    assert rows.columns.keys() == {"input_ids"} and rows.padding_id == 1
     batch = make_batch(rows, [0, 1])
     assert batch["input_ids"][0].tolist() == [0, 40, 2, 2, 41, 2, 1]
     assert batch["attention_mask"].sum(1).tolist() == [6, 7]

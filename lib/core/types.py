@@ -29,3 +29,4 @@ ClassName: TypeAlias = str
 ModelInput: TypeAlias = str  # Argument of a model's forward pass, such as "input_ids".
 Digest: TypeAlias = str  # Hexadecimal digits of a hash.
 TokenCount: TypeAlias = int
+LossTerm: TypeAlias = str  # "loss" is the sum; the other terms are logged.

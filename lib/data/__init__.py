@@ -60,6 +60,15 @@ DigestByDataName: TypeAlias = Json  # The names are such as "glue/CoLA".
 AbsentDataNames: TypeAlias = set[str]
 LowestAndHighestScore: TypeAlias = tuple[float, float]
 TrainingRowCount: TypeAlias = int
+MinWordsPerUnseenRow: TypeAlias = int
+SeedOfDrawnRows: TypeAlias = int
+HasTwoTexts: TypeAlias = bool
+HasSpanAnswers: TypeAlias = bool
+FirstText: TypeAlias = str
+SecondText: TypeAlias = str
+AcceptedAnswer: TypeAlias = str
+ClassCodesScoresOrSpans: TypeAlias = np.ndarray
+RowNumbers: TypeAlias = np.ndarray
 PathText: TypeAlias = str
 # The array of `pack_predictions`, under its kind: "bits", "classes" or "scores".
 PackedPredictions: TypeAlias = Arrays
@@ -83,10 +92,10 @@ class Task:
     of the file are mapped linearly to 0 to 5 for training."""
 
     name: str
-    pair: bool
+    pair: HasTwoTexts
     labels: tuple[ClassName, ...]
     metrics: tuple[MetricName, ...]
-    span: bool = False
+    span: HasSpanAnswers = False
     scale: LowestAndHighestScore = (0.0, 5.0)
 
     @property
@@ -111,11 +120,11 @@ class Split:
     Predictions of two runs are matched by it.
     answers: for spans, the accepted answer texts of each row; None for other tasks."""
 
-    a: list[str]
-    b: list[str] | None
-    y: np.ndarray
-    index: np.ndarray
-    answers: list[list[str]] | None = None
+    a: list[FirstText]
+    b: list[SecondText] | None
+    y: ClassCodesScoresOrSpans
+    index: RowNumbers
+    answers: list[list[AcceptedAnswer]] | None = None
 
     def __len__(self) -> int:
         return len(self.a)
@@ -536,7 +545,7 @@ def make_data_descriptor(
     max_unseen_rows: int = 0,
     reserved_rows: TrainingRowCount = 0,
     in_file_order: bool = False,
-    min_words: int = 0,
+    min_words: MinWordsPerUnseenRow = 0,
     draws_rows_by_seed: bool = False,
 ) -> DataDescriptor:
     """Return a data descriptor: a dict that says which rows of a task a run uses.
@@ -651,7 +660,7 @@ def check_enough_rows(
 
 
 def load(
-    data_descriptor: DataDescriptor, seed: int | None = None
+    data_descriptor: DataDescriptor, seed: SeedOfDrawnRows | None = None
 ) -> dict[SplitName, Split]:
     """Return the rows that a training run uses, as {split name: Split}.
 

@@ -190,7 +190,7 @@ def find_cell_separator(lines: Sequence[str]) -> str:
 
 
 def _read_csv_table(
-    path: Path, collected_blank_line_locations: list[str]
+    path: Path, blank_line_locations_to_extend: list[str]
 ) -> list[LocationAndCells]:
     lines, rows = list(iterate_lines(path)), []
 
@@ -204,7 +204,7 @@ def _read_csv_table(
             if "".join(cells).strip():
                 rows.append((place, cells))
             else:
-                collected_blank_line_locations.append(place)
+                blank_line_locations_to_extend.append(place)
     except csv.Error as error:
         fix = (
             "double each quote inside a quoted cell; or, where cells have tabs between "
@@ -247,15 +247,15 @@ def read_json_value(
 
 
 def _parse_json_lines(
-    path: Path, lines: list[str], collected_blank_line_locations: list[str] | None
+    path: Path, lines: list[str], blank_line_locations_to_extend: list[str] | None
 ) -> list[Any]:
     values = []
     for n, line in enumerate(lines, 1):
         try:
             if line.strip():
                 values.append(json.loads(line))
-            elif collected_blank_line_locations is not None:
-                collected_blank_line_locations.append(f"{path}:{n}")
+            elif blank_line_locations_to_extend is not None:
+                blank_line_locations_to_extend.append(f"{path}:{n}")
         except (ValueError, RecursionError) as error:
             raise make_file_content_error(
                 f"{path}:{n}", error, "JSON on each line"
@@ -264,7 +264,7 @@ def _parse_json_lines(
 
 
 def _read_objects_as_table(
-    path: Path, collected_blank_line_locations: list[str]
+    path: Path, blank_line_locations_to_extend: list[str]
 ) -> list[LocationAndCells]:
     """Return the table in a JSON or Parquet file as a list of (file and row, cells).
 
@@ -272,9 +272,9 @@ def _read_objects_as_table(
     objects may be the value of the key "data". The file may also be stored by column
     ({column: values}), as pandas writes it. Raises Refused for any other layout.
 
-    collected_blank_line_locations: a list to which file and number of each blank line
+    blank_line_locations_to_extend: a list to which file and number of each blank line
     of a .jsonl file are appended."""
-    value = read_json_value(path, collected_blank_line_locations)
+    value = read_json_value(path, blank_line_locations_to_extend)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict) and len(value) > 1:

@@ -242,7 +242,7 @@ class Window(NamedTuple):
 
 @lru_cache(maxsize=10_000)
 def _divide_into_windows(
-    token_count: int, max_tokens_per_window: int, stride: int
+    token_count: int, max_tokens_per_window: int, window_start_distance: int
 ) -> list[Window]:
     """Cut a passage of tokens into overlapping windows that fit into a model.
 
@@ -252,9 +252,11 @@ def _divide_into_windows(
 
     token_count: the number of tokens of the passage.
     max_tokens_per_window: the number of passage tokens that fit into a window.
-    stride: the number of tokens from the start of a window to the start of the next
-    one; at most `max_tokens_per_window` is used."""
-    step = min(stride, max_tokens_per_window)  # A longer step would leave tokens out.
+    window_start_distance: the number of tokens from the start of a window to the start
+    of the next one; at most `max_tokens_per_window` is used."""
+    step = min(
+        window_start_distance, max_tokens_per_window
+    )  # A longer step would leave tokens out.
     starts = (
         np.arange(1 + max(0, -(-(token_count - max_tokens_per_window) // step))) * step
     )

@@ -92,26 +92,26 @@ def iterate_documents(corpus_name: str) -> Iterator[list[Paragraph]]:
 
 @cache
 def read_document_count_and_digest(
-    corpus_name: str, document_count: int | None = None
+    corpus_name: str, max_document_count: int | None = None
 ) -> tuple[DocumentCount, Digest]:
     """Return (number, digest) of the first documents of a corpus for pre-training.
 
     The description of a training run contains the digest, which identifies the text
     that it reads. The digest is 16 hex digits of a SHA-256. The number is smaller than
-    `document_count` where the corpus has fewer documents. The result is cached while
-    the process lives, and on disk until a file changes.
+    `max_document_count` where the corpus has fewer documents. The result is cached
+    while the process lives, and on disk until a file changes.
 
-    document_count: the number of documents to read; None reads all."""
+    max_document_count: the number of documents to read; None reads all."""
 
     def count_and_digest_documents() -> list[int | str]:
         number, body = 0, hashlib.sha256()
-        for document in islice(iterate_documents(corpus_name), document_count):
+        for document in islice(iterate_documents(corpus_name), max_document_count):
             number += 1
             for text in (*document, ""):
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    key = ["text", corpus_name, document_count]
+    key = ["text", corpus_name, max_document_count]
     number, digest = read_disk_cache_or_compute(
         key, list_corpus_files(corpus_name), count_and_digest_documents
     )

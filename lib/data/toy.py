@@ -388,23 +388,25 @@ def load(task_name: str) -> dict[SplitName, Split]:
     return {name: splits[name] for name in names}
 
 
-def _generate_split(task_name: str, split_name: str, used_texts: set[str]) -> Split:
+def _generate_split(
+    task_name: str, split_name: str, used_texts_to_extend: set[str]
+) -> Split:
     """Generate one split of a toy task, the same in every call with the same arguments.
 
     The labels take turns, so that they are equally frequent, then the rows are
     shuffled.
 
     split_name: "train", "dev" or "test".
-    used_texts: the texts of the splits that were generated before, which this split
-    must not repeat. The texts of this split are added to the set."""
+    used_texts_to_extend: the texts of the splits that were generated before, which this
+    split must not repeat. The texts of this split are added to the set."""
     rng, span = random.Random(f"{SEED} {task_name} {split_name}"), TASKS[task_name].span
     rows: dict[Texts, tuple[float, Any]] = {}
     while len(rows) < ROWS[task_name][split_name]:
         label = len(rows) % (3 if task_name == "SQuAD2" else 2)
         *texts, target = MAKERS[task_name](rng, label) + (() if span else (label,))
-        if len(set(texts)) == len(texts) and used_texts.isdisjoint(texts):
+        if len(set(texts)) == len(texts) and used_texts_to_extend.isdisjoint(texts):
             rows.setdefault(tuple(texts), (rng.random(), target))
-    used_texts.update(text for texts in rows for text in texts)
+    used_texts_to_extend.update(text for texts in rows for text in texts)
     order = sorted(
         list(rows)[: JUDGED if split_name == "dev" else None], key=rows.__getitem__
     )

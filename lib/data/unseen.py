@@ -26,6 +26,8 @@ from lib.core.types import Arrays
 
 WordsOfText: TypeAlias = tuple[str, ...]
 WordNgram: TypeAlias = tuple[str, ...]
+# None in the place of training rows: the unseen rows are training rows themselves.
+UnseenRowsAreFromTraining: TypeAlias = None
 # Arrays of these names, by which predictions for unseen rows are scored.
 LabelsJudgedClusterWords: TypeAlias = Arrays
 # Two rows share text if they have this many consecutive words in common.
@@ -173,7 +175,9 @@ def cluster_rows_by_shared_text(
 
 
 def compute_unseen_row_scoring_arrays(
-    unseen_split: _Split, dev_split: _Split, train_split: _Split | None = None
+    unseen_split: _Split,
+    dev_split: _Split,
+    train_split: _Split | UnseenRowsAreFromTraining = None,
 ) -> LabelsJudgedClusterWords:
     """Return the arrays needed to score predictions for test rows and development rows.
 

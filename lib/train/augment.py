@@ -43,7 +43,9 @@ STOP = frozenset(disk.read_toml(Path(__file__).with_suffix(".toml"))["STOP"].spl
 
 # Arrays with the candidates for replacements of words, as `find_replacement_candidates`
 # returns them.
-CandidateArrays: TypeAlias = Arrays
+CandidateIdsAndWordCounts: TypeAlias = Arrays
+TokenId: TypeAlias = int
+TextVariant: TypeAlias = str
 
 
 class SplitText(NamedTuple):
@@ -52,9 +54,9 @@ class SplitText(NamedTuple):
 
 
 class MaskedWord(NamedTuple):
-    number: int
-    sentence_ids: list[int]
-    place: int  # Index of the masked token in the sentence, where [CLS] is 0.
+    word_number: int
+    sentence_token_ids: list[TokenId]
+    token_position: int  # In the sentence, where [CLS] is 0.
 
 
 class WordReplacer:
@@ -92,7 +94,7 @@ class WordReplacer:
         )
         self.vectors = functional.normalize(self.embeddings[self.places])
 
-    def list_piece_ids(self, word: str) -> list[int]:
+    def list_piece_ids(self, word: str) -> list[TokenId]:
         """Return the token ids of a word's WordPieces.
 
         The list is empty where the vocabulary cannot spell the word."""
@@ -124,9 +126,9 @@ def find_replacement_candidates(
     replacer: WordReplacer,
     candidates_per_word: int,
     numerics: Numerics,
-    cached_nearest_ids_by_word: dict[str, list[int]],
+    cached_nearest_ids_by_word: dict[str, list[TokenId]],
     max_batch_tokens: int | None = None,
-) -> CandidateArrays:
+) -> CandidateIdsAndWordCounts:
     """Find replacements for the words of some texts, to draw new sentences from them.
 
     A word that is one token is masked, and the likeliest K tokens are its candidates.
@@ -204,7 +206,7 @@ def predict_likeliest_piece_ids(
     masked_words: Sequence[MaskedWord],
     pieces_per_word: int,
     numerics: Numerics,
-) -> list[list[int]]:
+) -> list[list[TokenId]]:
     """Return the token ids of the likeliest WordPieces in place of each masked word.
 
     Augmentation may replace the word by any of them. Each list has at most
@@ -251,7 +253,7 @@ def find_ids_of_nearest_words(
     words: Iterable[str],
     neighbours_per_word: int,
     block_size: int = 512,
-) -> dict[str, list[int]]:
+) -> dict[str, list[TokenId]]:
     """Return {word: token ids of its nearest other words, sorted by id}.
 
     Each word gets up to `neighbours_per_word` words of the vocabulary, by cosine
@@ -289,7 +291,7 @@ def sample_text_variants(
     candidate_ids: np.ndarray,
     augment_settings: Augment,
     generator: np.random.Generator,
-) -> list[str]:
+) -> list[TextVariant]:
     """Draw new sentences from a text by replacing words at random, as TinyBERT does.
 
     Returns [the text, distinct new sentences...]. Sentences that are drawn twice are
@@ -319,7 +321,7 @@ def sample_text_variants(
 
 
 def iterate_augmented_text_pairs(
-    variants_of_each_text_of_row: list[list[str]],
+    variants_of_each_text_of_row: list[list[TextVariant]],
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the training rows (first text, second text) that augment one training row.
 

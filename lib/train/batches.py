@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from lib.core.names import derive_seed
+from lib.core.types import ModelInput
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -35,11 +36,11 @@ class Encoded:
     row}. The N arrays are a list, or on disk (lib.data.tokens).
     labels: int64 classes or float32 scores [N], or int64 token positions [N, 2] of
     answer spans; None for rows without labels.
-    pad: the id of the padding token."""
+    padding_id: the id of the padding token."""
 
-    columns: Mapping[str, Ids]
+    columns: Mapping[ModelInput, Ids]
     labels: torch.Tensor | None
-    pad: int
+    padding_id: int
 
     def __len__(self) -> int:
         return len(self.columns["input_ids"])
@@ -63,7 +64,7 @@ class Encoded:
             if isinstance(ids, list)
             else ids.list_distinct_token_ids()
         )
-        return np.unique(np.append(seen, self.pad)).astype(np.int64)
+        return np.unique(np.append(seen, self.padding_id)).astype(np.int64)
 
 
 def encode_split(
@@ -118,7 +119,7 @@ def make_batch(
     row_numbers: Sequence[int] | np.ndarray,
     min_token_count: int = 0,
     device: torch.device | str = "cpu",
-) -> dict[str, torch.Tensor]:
+) -> dict[ModelInput, torch.Tensor]:
     """Pad some tokenised rows to one length, and return them as a batch for a model.
 
     The batch is {model input, such as "input_ids": int64 tensor [B, T]}, with
@@ -132,7 +133,7 @@ def make_batch(
     batch = {"attention_mask": real.astype(np.int64)}
     for name, values in encoded.columns.items():
         batch[name] = np.full(
-            real.shape, encoded.pad * (name == "input_ids"), dtype=np.int64
+            real.shape, encoded.padding_id * (name == "input_ids"), dtype=np.int64
         )
         batch[name][real] = np.concatenate([values[i] for i in row_numbers])
     return {name: torch.from_numpy(table).to(device) for name, table in batch.items()}

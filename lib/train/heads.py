@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from lib import data
 from lib.core.names import Refused
 from lib.core.options import Span
-from lib.core.types import Arrays
+from lib.core.types import Arrays, SplitName
 from lib.data import Split, Task, spans
 from lib.model import backbone
 from lib.stats import answers, metrics
@@ -23,23 +23,23 @@ from lib.train.batches import Encoded, encode_split
 from lib.train.loop import SettingsJson
 
 # ({metric: value}, arrays such as predictions that the run saves).
-MetricsAndArrays = tuple[metrics.Metrics, Arrays]
+MetricsAndArraysToSave = tuple[metrics.Metrics, Arrays]
 # f(logits of all rows of a split) -> their metrics and arrays.
-LogitScorer = Callable[[np.ndarray], MetricsAndArrays]
+LogitScorer = Callable[[np.ndarray], MetricsAndArraysToSave]
 # {whether the answers of a task are spans of text: end of the name of the model class
 # in transformers}.
 HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
 def load_task_model_and_tokenizer(
-    model_folder: str | Path, task: Task, dropout: float, seed: int
+    model_folder: str | Path, task: Task, dropout: float, head_seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Open a saved model with the head that a task needs, to fine-tune or score it.
 
     Returns (model, tokenizer). A model without such a head gets a new one, drawn from
-    `seed`. Raises Refused where the saved head has another number of outputs or other
-    class names than the task; case does not count, and LABEL_0, LABEL_1 and so on fit
-    every task. Raises Refused too where a model without such a head was pruned or
+    `head_seed`. Raises Refused where the saved head has another number of outputs or
+    other class names than the task; case does not count, and LABEL_0, LABEL_1 and so on
+    fit every task. Raises Refused too where a model without such a head was pruned or
     otherwise changed, or has another head whose tensors have the same names.
 
     task: says what the head predicts: classes, a score or answer spans.
@@ -47,7 +47,7 @@ def load_task_model_and_tokenizer(
     head = HEADS[task.span]
     has_head = head in backbone.read_model_class_name(model_folder)
     model, tokenizer = backbone.load_with_task_head(
-        model_folder, head, task.output_width, dropout, seed
+        model_folder, head, task.output_width, dropout, head_seed
     )
     assert model.config.id2label is not None
     head_classes = ", ".join(name for _, name in sorted(model.config.id2label.items()))
@@ -98,7 +98,9 @@ def encode_rows_and_make_scorer(
     return encoded, partial(score_span_logits, split, windows, cut.max_answer)
 
 
-def score_task_logits(task: Task, split: Split, logits: np.ndarray) -> MetricsAndArrays:
+def score_task_logits(
+    task: Task, split: Split, logits: np.ndarray
+) -> MetricsAndArraysToSave:
     """Score a model's logits on labelled rows, for classification or regression.
 
     Returns ({metric: value}, arrays). The arrays are those that a training saves, so
@@ -114,7 +116,7 @@ def score_task_logits(task: Task, split: Split, logits: np.ndarray) -> MetricsAn
 
 def score_logits_of_unseen_split(
     task: Task, split: Split, logits: np.ndarray
-) -> MetricsAndArrays:
+) -> MetricsAndArraysToSave:
     """Score a model's logits on unseen rows, and pack its predictions in few bytes.
 
     Unseen rows are labelled test rows that training and model selection never use.
@@ -137,7 +139,7 @@ def score_span_logits(
     windows: spans.QuestionWindows,
     max_answer_tokens: int,
     logits: np.ndarray,
-) -> MetricsAndArrays:
+) -> MetricsAndArraysToSave:
     """Score a model's logits for answer spans by exact match and F1 of the answers.
 
     Returns ({metric: value}, arrays). The arrays have a value for each of N questions:
@@ -166,7 +168,7 @@ def score_span_logits(
     return answers.compute_mean_exact_match_and_f1(said, split.answers), arrays
 
 
-def score_majority_baseline(task: Task, splits: Mapping[str, Split]) -> float:
+def score_majority_baseline(task: Task, splits: Mapping[SplitName, Split]) -> float:
     """Return the development score of a constant prediction, a baseline.
 
     It needs no model. It predicts the most frequent class of the training rows, their

@@ -9,7 +9,6 @@ differ from PyTorch's, and dropout rates are rounded to multiples of 1 / 256."""
 
 import ctypes
 import platform
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -20,6 +19,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from lib.core.options import Numerics
+from lib.core.types import ContextYield
 from lib.model import scores
 from lib.model.parts import get_encoder, get_last_embedding_module
 from lib.train.batches import Encoded
@@ -44,7 +44,7 @@ def configure_malloc_to_keep_memory() -> None:
 @contextmanager
 def speed_up_passes_on_cpu(
     model: PreTrainedModel, numerics: Numerics
-) -> Iterator[None]:
+) -> ContextYield[None]:
     """Make the passes of a model on a CPU faster during a `with` block.
 
     The model's attention is computed by separate matrix products ("eager"), which on
@@ -104,7 +104,7 @@ class ByteDropout(nn.Dropout):
 @contextmanager
 def use_dropout_by_random_bytes(
     model: PreTrainedModel, is_enabled: bool = True
-) -> Iterator[None]:
+) -> ContextYield[None]:
     """Let a model draw its dropout masks from random bytes during a `with` block.
 
     This is faster than PyTorch's dropout. Rates become multiples of 1 / 256. Attention
@@ -175,7 +175,7 @@ class UsedEmbeddingRows(nn.Module):
 @contextmanager
 def restrict_training_to_used_embeddings(
     model: PreTrainedModel, encoded: Encoded, weight_decay: float
-) -> Iterator[None]:
+) -> ContextYield[None]:
     """Train only the word embeddings of tokens that occur in the training rows.
 
     This holds during a `with` block; afterwards the model has its full table again.

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from lib import data as sources
 from lib.core.names import derive_seed
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import RunWriter, TrainingOutput
-from lib.core.types import Json
-from lib.data import Split, Task
+from lib.core.types import MetricName, SplitName
+from lib.data import DataDescriptor, Split, Task
 from lib.model import backbone
 from lib.stats.metrics import Metrics
 from lib.train import augment, heads, loop, objectives
@@ -31,7 +31,8 @@ from lib.train.loop import SettingsJson
 
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
 # weights that the model has at the time of the call.
-ModelScorer = Callable[[], heads.MetricsAndArrays]
+Percent: TypeAlias = float
+ModelScorer = Callable[[], heads.MetricsAndArraysToSave]
 
 
 class HeldOutRows(NamedTuple):
@@ -62,7 +63,7 @@ class TaskTraining:
     def __init__(
         self,
         run: RunWriter,
-        data_descriptor: Json,
+        data_descriptor: DataDescriptor,
         train: SettingsJson | None,
         numerics: SettingsJson,
         span_settings: SettingsJson | None = None,
@@ -158,7 +159,7 @@ class TaskTraining:
         self,
         model: PreTrainedModel,
         split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
-    ) -> dict[str, ModelScorer]:
+    ) -> dict[SplitName, ModelScorer]:
         """Make for each split of the rows a function that scores a model on it.
 
         Returns {split name: f() -> ({metric: value}, {name: array})}. The arrays are to
@@ -195,7 +196,7 @@ class TaskTraining:
 
 
 def compute_selection_score(
-    train: Train, task: Task, metrics: Mapping[str, float]
+    train: Train, task: Task, metrics: Mapping[MetricName, float]
 ) -> float:
     """Return the score by which a training selects its best model; higher is better.
 
@@ -209,7 +210,7 @@ def compute_selection_score(
 def load_task_and_call_step(
     step_function: Callable[..., Metrics],
     run: RunWriter,
-    data: Json,
+    data: DataDescriptor,
     numerics: SettingsJson,
     train: SettingsJson | None = None,
     span: SettingsJson | None = None,
@@ -234,7 +235,7 @@ def load_task_and_call_step(
 def train_and_save(
     training: TaskTraining,
     model: PreTrainedModel,
-    loss_context: AbstractContextManager[loop.Loss],
+    loss_context: AbstractContextManager[loop.LossFunction],
     callbacks: Sequence[loop.Callback] = (),
     scored_split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
     allows_divergence: bool = False,
@@ -288,7 +289,7 @@ def train_and_save(
 
 
 def score_and_save_predictions(
-    run: TrainingOutput, scorers: Mapping[str, ModelScorer], name_prefix: str = ""
+    run: TrainingOutput, scorers: Mapping[SplitName, ModelScorer], name_prefix: str = ""
 ) -> Metrics:
     """Score a model on every split, save its predictions, and return {metric: value}.
 
@@ -329,7 +330,7 @@ class Trainer:
         self,
         tokenizer: PreTrainedTokenizerFast,
         task: Task,
-        splits: Mapping[str, Split],
+        splits: Mapping[SplitName, Split],
         train: Train,
         seed: int = 0,
         numerics: Numerics | None = None,
@@ -352,13 +353,13 @@ class Trainer:
         It has all metrics of the task."""
         return self.marks(loop.predict_logits(model, self.dev, self.numerics))[0]
 
-    def measure_development_accuracy(self, model: PreTrainedModel) -> float:
+    def measure_development_accuracy(self, model: PreTrainedModel) -> Percent:
         """Return a model's accuracy on the development rows in percent, 0 to 100.
 
         Raises KeyError for a task without the metric "accuracy"."""
         return 100 * self.compute_development_metrics(model)["accuracy"]
 
-    def make_label_loss(self, model: PreTrainedModel) -> loop.Loss:
+    def make_label_loss(self, model: PreTrainedModel) -> loop.LossFunction:
         """Return the loss function to train a model on the labels alone, for `fit`.
 
         It is f(batch, row numbers) -> {"loss": scalar, "hard": the same}: the
@@ -370,7 +371,7 @@ class Trainer:
     def fit(
         self,
         model: PreTrainedModel,
-        loss: loop.Loss | None = None,
+        loss: loop.LossFunction | None = None,
         callbacks: Sequence[loop.Callback] = (),
         **changed_train_settings: Any,
     ) -> TrainingOutput:

@@ -7,7 +7,7 @@ as they are between two steps; everything else is computed from the seed and the
 step."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,7 +21,7 @@ from lib.core import disk, paths, processor
 from lib.core.names import Refused, derive_seed
 from lib.core.options import Numerics, Train
 from lib.core.store import TrainingOutput, print_once
-from lib.core.types import Json
+from lib.core.types import ContextYield, Json, LossTerm, ModelInput
 from lib.stats.metrics import Metrics
 from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import (
@@ -40,10 +40,14 @@ POINTS = 500  # Number of steps, at most, at which a run logs its losses.
 # {field: value} of an options class such as Train, as the description of a run (its
 # Spec) has them in JSON.
 SettingsJson: TypeAlias = Json
-Batch = dict[str, Tensor]  # {model input: padded tensor [B, T]}.
-# Loss: f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
-Loss = Callable[[Batch, np.ndarray], dict[str, Tensor]]
-Batches = Callable[[int], list[np.ndarray]]  # f(epoch) -> [row numbers of each batch].
+Batch = dict[ModelInput, Tensor]  # The tensors are padded, [B, T].
+# f(batch, its row numbers) -> {"loss": scalar, further terms to log...}.
+LossFunction = Callable[[Batch, np.ndarray], dict[LossTerm, Tensor]]
+Epoch: TypeAlias = int  # Counted from 0.
+RowNumbersOfBatch: TypeAlias = np.ndarray
+# {"params": list of parameters, "lr": learning rate, perhaps "weight_decay"}.
+ParameterGroup: TypeAlias = dict[str, Any]
+ParameterOutsideOptimiser: TypeAlias = Tensor
 
 _chosen = "cpu"  # Device on which this process computes; `get_device` returns it.
 
@@ -81,12 +85,12 @@ def compute_learning_rate_factor(
     return (step_count - step) / max(1, step_count - first)
 
 
-BestModel: TypeAlias = dict[str, Any]  # {"score", "step", "weights"}.
+ScoreStepAndWeights: TypeAlias = dict[str, Any]  # {"score", "step", "weights"}.
 
 
 class LoadedCheckpoint(NamedTuple):
-    step: int  # Number of steps done.
-    best_model: BestModel | None
+    steps_done: int
+    best_model: ScoreStepAndWeights | None
 
 
 class Callback:
@@ -104,8 +108,8 @@ class Callback:
     apart: parameters that the optimiser does not update and gradient clipping leaves
     out. The callback may update them in `after_backward_pass`."""
 
-    groups: Sequence[dict[str, Any]] = ()
-    apart: Sequence[Tensor] = ()
+    groups: Sequence[ParameterGroup] = ()
+    apart: Sequence[ParameterOutsideOptimiser] = ()
 
     def before_forward_pass(self, step: int, step_count: int) -> None:
         """Change the model before each forward pass, such as its pruning threshold.
@@ -113,7 +117,7 @@ class Callback:
         step: the number of the step, counted from 0.
         step_count: the number of all steps."""
 
-    def compute_penalty_terms(self) -> dict[str, Tensor]:
+    def compute_penalty_terms(self) -> dict[LossTerm, Tensor]:
         """Return {name: scalar tensor} of terms to add to the loss of each step.
 
         An example is a penalty that makes pruning masks sparse. {} adds nothing."""
@@ -137,12 +141,12 @@ def fit(
     run: TrainingOutput,
     model: PreTrainedModel,
     encoded: Encoded,
-    loss: Loss,
+    loss: LossFunction,
     train_settings: Train,
     numerics: Numerics,
     score_model: Callable[[], float] | None = None,
     callbacks: Sequence[Callback] = (),
-    list_batches_of_epoch: Batches | None = None,
+    list_batches_of_epoch: Callable[[Epoch], list[RowNumbersOfBatch]] | None = None,
 ) -> Metrics:
     """Train a model in place on tokenised rows, by AdamW with linear warmup and decay.
 
@@ -274,7 +278,7 @@ def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
 
 def list_parameter_groups(
     model: PreTrainedModel, train: Train, callbacks: Sequence[Callback]
-) -> list[dict[str, Any]]:
+) -> list[ParameterGroup]:
     """Return the optimiser's groups of parameters, with rates and weight decay.
 
     A group is {"params", "lr"}, with "weight_decay" where it differs from the
@@ -311,9 +315,9 @@ def log_and_select_best_model(
     run: TrainingOutput,
     model: PreTrainedModel,
     score: float,
-    step: int,
-    previous_best: BestModel | None,
-) -> BestModel:
+    steps_done: int,
+    previous_best: ScoreStepAndWeights | None,
+) -> ScoreStepAndWeights:
     """Return the better one of the current model and the best model so far.
 
     A model is {"score", "step", "weights": copy of the state dict on the CPU}. At equal
@@ -321,23 +325,23 @@ def log_and_select_best_model(
 
     run: the log of the training.
     score: the score of the current model, higher being better.
-    step: the number of training steps done.
+    steps_done: the number of training steps done.
     previous_best: the best model so far; None at the first call."""
-    run.log_step(step=step, score=score)
+    run.log_step(step=steps_done, score=score)
     if previous_best and score <= previous_best["score"]:
         return previous_best
     weights = {
         name: value.to("cpu", copy=True) for name, value in model.state_dict().items()
     }
-    return {"score": float(score), "step": step, "weights": weights}
+    return {"score": float(score), "step": steps_done, "weights": weights}
 
 
 def write_checkpoint(
     run: TrainingOutput,
     model: PreTrainedModel,
     optimiser: torch.optim.Optimizer,
-    step: int,
-    previous_best: BestModel | None,
+    steps_done: int,
+    previous_best: ScoreStepAndWeights | None,
     dtype: str,
 ) -> None:
     """Write a checkpoint with everything that a training needs to resume, atomically.
@@ -346,16 +350,16 @@ def write_checkpoint(
     previous checkpoint stays, in case this one is damaged, and older ones are removed.
 
     run: the folder and the log of the training.
-    step: the number of training steps done.
+    steps_done: the number of training steps done.
     previous_best: the best model so far, from `log_and_select_best_model`; None where
     no model was scored yet.
     dtype: the dtype of the forward passes. A training in another dtype does not resume
     from this checkpoint."""
-    target = run.checkpoint_folder / f"step-{step:08d}"
+    target = run.checkpoint_folder / f"step-{steps_done:08d}"
     body = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
-        "step": step,
+        "step": steps_done,
         "dtype": dtype,
         "best": previous_best,
         "lines": run.lines,
@@ -505,7 +509,7 @@ def apply_numeric_settings(numerics: SettingsJson) -> Numerics:
 @contextmanager
 def use_float32_on_model_device(
     model: PreTrainedModel, thread_count: int
-) -> Iterator[Numerics]:
+) -> ContextYield[Numerics]:
     """Set this process to float32 and to a model's device during a `with` block.
 
     Yields the Numerics (dtype, threads, device) that functions for training and

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lib.core.options import Targets
+from lib.core.types import LossTerm
 
 
 def compute_prediction_losses(
@@ -17,7 +18,7 @@ def compute_prediction_losses(
     labels: Tensor,
     target_settings: Targets,
     teacher_logits: Tensor | None = None,
-) -> dict[str, Tensor]:
+) -> dict[LossTerm, Tensor]:
     """Return the losses of logits on the labels, on a teacher's logits, or on both.
 
     The dict has "hard" (on labels) and "soft" (on the teacher), as far as

@@ -7,12 +7,12 @@ whether a loss on logits is added.
 Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and
 teacher."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from lib.core.names import Refused
 from lib.core.options import Numerics
+from lib.core.types import ContextYield, LossTerm
 from lib.model.parts import get_encoder, get_layers
 from lib.model.scores import record_attention_scores
 from lib.model.taps import record_hidden_states
@@ -30,17 +31,20 @@ from lib.train.batches import Encoded, make_batch
 from lib.train.lean import speed_up_passes_on_cpu
 from lib.train.losses import compute_mean_squared_error
 
+EmbeddingAttentionFfnOrScores: TypeAlias = str  # Kind of hidden states.
 # Hidden states of a forward pass: "embedding" is a tensor [B, T, H]; "attention", "ffn"
 # and "scores" (attention scores) are lists with a tensor for each layer.
-States = Mapping[str, Any]
-# Forward pass: f(model, batch, row numbers) -> logits, or None where only the encoder
+StatesByKind: TypeAlias = Mapping[EmbeddingAttentionFfnOrScores, Any]
+HeadIndices: TypeAlias = Sequence[int]
+BytesAndTokens: TypeAlias = dict[str, int]  # {"bytes", "tokens": number}.
+# RunForward pass: f(model, batch, row numbers) -> logits, or None where only the encoder
 # runs.
-Forward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
-# Forward pass of a teacher: f(batch, row numbers) -> (hidden states, logits).
-TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[States, Tensor | None]]
+RunForward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
+# RunForward pass of a teacher: f(batch, row numbers) -> (hidden states, logits).
+TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[StatesByKind, Tensor | None]]
 # Loss on logits: (its weight, f(student's logits, teacher's logits, row numbers) ->
 # scalar).
-PredictionLoss = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
+WeightAndPredictionLoss = tuple[float, Callable[[Tensor, Tensor, np.ndarray], Tensor]]
 
 
 class LayerIndexPair(NamedTuple):
@@ -54,24 +58,24 @@ class Match:
 
     It is for distillation: the distance of each pair of layers is added to the loss.
 
-    part: the name of the loss term to which the distances are added.
+    loss_term: the name of the loss term to which the distances are added.
     feature: the hidden states that are compared: "embedding", "attention" or "ffn"
     (outputs of these blocks), or "scores" (attention scores before the softmax).
     layers: pairs (student's layer, teacher's layer), counted from 0.
-    mask: whether padded tokens are left out of the distance.
-    projected: whether the student's linear map `projection` first brings its states to
-    the teacher's width.
-    heads: for each layer of a pruned student, the indices of the teacher's heads that
-    this layer still has; () where the student has all heads.
-    distance: f(student's states, teacher's states, attention mask [B, T], `mask`) ->
-    scalar."""
+    excludes_padding: whether padded tokens are left out of the distance.
+    projects_student: whether the student's linear map `projection` first brings its
+    states to the teacher's width.
+    teacher_heads_by_student_layer: for each layer of a pruned student, the indices of
+    the teacher's heads that this layer still has; () where the student has all heads.
+    distance: f(student's states, teacher's states, attention mask [B, T],
+    `excludes_padding`) -> scalar."""
 
-    part: str
-    feature: str
+    loss_term: LossTerm
+    feature: EmbeddingAttentionFfnOrScores
     layers: tuple[LayerIndexPair, ...] = (LayerIndexPair(0, 0),)
-    mask: bool = False
-    projected: bool = False
-    heads: Sequence[Sequence[int]] = ()
+    excludes_padding: bool = False
+    projects_student: bool = False
+    teacher_heads_by_student_layer: Sequence[HeadIndices] = ()
     distance: Callable[[Tensor, Tensor, Tensor, bool], Tensor] = (
         compute_mean_squared_error
     )
@@ -107,7 +111,7 @@ def pair_student_with_teacher_layers(
 @contextmanager
 def record_states_and_attention_scores(
     model: PreTrainedModel, includes_attention_scores: bool = True
-) -> Iterator[States]:
+) -> ContextYield[StatesByKind]:
     """Record a model's hidden states and attention scores during a `with` block.
 
     Yields a dict that each forward pass fills anew, for a distillation loss:
@@ -134,7 +138,7 @@ def run_encoder_for_recording_hooks(
     nothing is returned.
 
     unused_training_row_numbers: not used. Other functions for the forward pass (type
-    `Forward`) need the row numbers, so all take them."""
+    `RunForward`) need the row numbers, so all take them."""
     get_encoder(model)(**batch)
 
 
@@ -142,9 +146,9 @@ def run_encoder_for_recording_hooks(
 def build_teacher_forward(
     model: PreTrainedModel,
     numerics: Numerics,
-    run_forward: Forward = run_encoder_for_recording_hooks,
+    run_forward: RunForward = run_encoder_for_recording_hooks,
     includes_attention_scores: bool = True,
-) -> Iterator[TeacherForward]:
+) -> ContextYield[TeacherForward]:
     """Make the function that runs a teacher on a batch without gradients.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> (hidden states,
@@ -168,7 +172,7 @@ def build_teacher_forward(
 
         def compute_teacher_states_and_logits(
             batch: loop.Batch, training_row_numbers: np.ndarray
-        ) -> tuple[States, Tensor | None]:
+        ) -> tuple[StatesByKind, Tensor | None]:
             with torch.no_grad():
                 return seen, run_forward(model, batch, training_row_numbers)
 
@@ -180,9 +184,9 @@ def build_matching_loss(
     student: PreTrainedModel,
     teacher_forward: TeacherForward,
     layer_matches: Sequence[Match],
-    run_forward: Forward = run_encoder_for_recording_hooks,
-    prediction_loss: PredictionLoss | None = None,
-) -> Iterator[loop.Loss]:
+    run_forward: RunForward = run_encoder_for_recording_hooks,
+    prediction_loss: WeightAndPredictionLoss | None = None,
+) -> ContextYield[loop.LossFunction]:
     """Make the loss by which a student learns to match a teacher's hidden states.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
@@ -231,9 +235,9 @@ def build_matching_loss_running_teacher(
     teacher: PreTrainedModel,
     layer_matches: Sequence[Match],
     numerics: Numerics,
-    run_forward: Forward = run_encoder_for_recording_hooks,
-    prediction_loss: PredictionLoss | None = None,
-) -> Iterator[loop.Loss]:
+    run_forward: RunForward = run_encoder_for_recording_hooks,
+    prediction_loss: WeightAndPredictionLoss | None = None,
+) -> ContextYield[loop.LossFunction]:
     """Make a distillation loss on hidden states, where the teacher runs on each batch.
 
     It is used in a `with` block, which yields f(batch, row numbers) -> {"loss": scalar,
@@ -259,11 +263,11 @@ def build_matching_loss_running_teacher(
 
 def compute_matching_loss_terms(
     layer_matches: Sequence[Match],
-    student_states: States,
-    teacher_states: States,
+    student_states: StatesByKind,
+    teacher_states: StatesByKind,
     token_mask: Tensor,
     student_with_projection: nn.Module | None = None,
-) -> dict[str, Tensor]:
+) -> dict[LossTerm, Tensor]:
     """Return the distances between hidden states of student and teacher on a batch.
 
     They are {term of the loss: scalar}, where a Match names the term to which it adds,
@@ -286,9 +290,9 @@ def compute_matching_loss_terms(
             ours, targets = [ours], [targets]
         for i, j in match.layers:
             a, b = ours[i], targets[j]
-            if match.heads:
-                b = b[:, list(match.heads[i])]
-            if match.projected:
+            if match.teacher_heads_by_student_layer:
+                b = b[:, list(match.teacher_heads_by_student_layer[i])]
+            if match.projects_student:
                 assert student_with_projection is not None
                 a = student_with_projection.get_submodule("projection")(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
@@ -296,8 +300,8 @@ def compute_matching_loss_terms(
                     f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: "
                     "their attention cannot be matched; take as many heads"
                 )
-            parts[match.part] = parts.get(match.part, 0) + match.distance(
-                a, b, token_mask, match.mask
+            parts[match.loss_term] = parts.get(match.loss_term, 0) + match.distance(
+                a, b, token_mask, match.excludes_padding
             )
     return parts
 
@@ -325,7 +329,7 @@ def write_hidden_states(
     file_path: Path,
     batch_size: int = 32,
     report_progress: Callable[[float], None] = lambda fraction: None,
-) -> dict[str, int]:
+) -> BytesAndTokens:
     """Write a teacher's hidden states for all rows to a file.
 
     Students that are distilled from the file then need not run the teacher
@@ -364,7 +368,7 @@ def write_hidden_states(
 
 
 def build_teacher_forward_from_stored_states(
-    file_path: Path, layer_count: int
+    file_path: Path, teacher_layer_count: int
 ) -> TeacherForward:
     """Make the function that reads a teacher's hidden states from disk.
 
@@ -374,18 +378,18 @@ def build_teacher_forward_from_stored_states(
     at padded tokens.
 
     file_path: a file that `write_hidden_states` wrote.
-    layer_count: the number of layers L of the teacher."""
+    teacher_layer_count: its number of layers L."""
     tensors = load_file(file_path)
     offsets, states = tensors["offsets"].tolist(), tensors["states"]
 
     def read_batch_states_without_logits(
         batch: loop.Batch, training_row_numbers: np.ndarray
-    ) -> tuple[States, None]:
+    ) -> tuple[StatesByKind, None]:
         pieces = [states[offsets[i] : offsets[i + 1]] for i in training_row_numbers]
         table = nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         missing = batch["input_ids"].shape[1] - table.shape[1]
         table = nn.functional.pad(table, (0, 0, 0, missing)).to(loop.get_device())
-        parts = table.chunk(2 * layer_count + 1, -1)
+        parts = table.chunk(2 * teacher_layer_count + 1, -1)
         return {
             "embedding": parts[0],
             "attention": parts[1::2],

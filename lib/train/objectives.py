@@ -24,7 +24,7 @@ def build_label_or_teacher_loss(
     model: PreTrainedModel,
     target_settings: Targets,
     teacher_loss_share: float | None = None,
-) -> nullcontext[loop.Loss]:
+) -> nullcontext[loop.LossFunction]:
     """Make the loss on the labels, on the teacher's logits, or on both.
 
     Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar,

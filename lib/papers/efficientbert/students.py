@@ -40,7 +40,7 @@ from lib.train import heads, loop, losses
 from lib.train.learn import TaskTraining
 from lib.train.matching import (
     Match,
-    PredictionLoss,
+    WeightAndPredictionLoss,
     build_matching_loss_running_teacher,
     make_projection,
     pair_student_with_teacher_layers,
@@ -90,8 +90,13 @@ def pair_student_with_teacher_states(
         else losses.compute_attention_mean_squared_error
     )
     return [
-        Match("hidden", "ffn", pairs, distillation.mask, projected=True),
-        Match("embedding", "embedding", mask=distillation.mask, projected=True),
+        Match("hidden", "ffn", pairs, distillation.mask, projects_student=True),
+        Match(
+            "embedding",
+            "embedding",
+            excludes_padding=distillation.mask,
+            projects_student=True,
+        ),
         Match(
             "attention",
             "scores",
@@ -158,7 +163,7 @@ def make_teacher_agreement_scorer(
 
 def make_weighted_prediction_loss(
     labels: Tensor, distillation: Warmup
-) -> PredictionLoss | None:
+) -> WeightAndPredictionLoss | None:
     """Return the distillation loss on logits as a pair (weight, function), or None.
 
     The function is f(student's logits, teacher's logits, row numbers of the batch) ->
@@ -188,7 +193,7 @@ def build_distillation_loss(
     numerics: Numerics,
     labels: Tensor | None = None,
     kept_teacher_heads_by_layer: Sequence[Sequence[int]] = (),
-) -> AbstractContextManager[loop.Loss]:
+) -> AbstractContextManager[loop.LossFunction]:
     """Return a context manager that yields the loss of EfficientBERT's distillation.
 
     The loss is f(batch, row numbers) -> {"loss": the total; "hidden", "embedding",

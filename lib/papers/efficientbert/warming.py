@@ -290,7 +290,7 @@ def join_training_rows_of_tasks(
         for name in parts[0].columns
     }
     labels = [part.labels.float() for part in parts if part.labels is not None]
-    encoded = Encoded(columns, torch.cat(labels), parts[0].pad)
+    encoded = Encoded(columns, torch.cat(labels), parts[0].padding_id)
     task_of_row = np.repeat([*training_by_task], [*map(len, parts)]).tolist()
     starts = np.cumsum([0, *map(len, parts)])
 

@@ -28,7 +28,7 @@ from lib.train.objectives import TaskTraining, build_label_or_teacher_loss
 
 def build_objective_loss(
     training: TaskTraining, model: PreTrainedModel, options: Objective
-) -> AbstractContextManager[loop.Loss]:
+) -> AbstractContextManager[loop.LossFunction]:
     """Return a context manager that gives the training loss which the options name.
 
     The loss is f(batch, row numbers) -> {"loss": scalar, further terms to log}, as the
@@ -52,7 +52,7 @@ def build_objective_loss(
 
 def build_logit_error_loss(
     training: TaskTraining, model: PreTrainedModel
-) -> nullcontext[loop.Loss]:
+) -> nullcontext[loop.LossFunction]:
     """Return a context manager that gives a distillation loss on logits.
 
     The loss is f(batch, row numbers) -> {"loss": scalar}, the mean squared error
@@ -78,7 +78,7 @@ def build_logit_error_loss(
 @contextmanager
 def build_hidden_state_loss(
     training: TaskTraining, student: PreTrainedModel, options: Objective
-) -> Iterator[loop.Loss]:
+) -> Iterator[loop.LossFunction]:
     """Yield a distillation loss on hidden states, summed over pairs of layers.
 
     It is a context manager: `with build_hidden_state_loss(...) as loss`. The loss is
@@ -99,14 +99,21 @@ def build_hidden_state_loss(
     mask = options.mask
     between = narrow != wide
     matches = [
-        Match("layers", "embedding", mask=mask, projected=between),
+        Match("layers", "embedding", excludes_padding=mask, projects_student=between),
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
         heads = list_kept_teacher_heads(student)
         over = losses.compute_attention_error_masking_keys
         matches.append(
-            Match("attention", "scores", pairs, mask, heads=heads, distance=over)
+            Match(
+                "attention",
+                "scores",
+                pairs,
+                mask,
+                teacher_heads_by_student_layer=heads,
+                distance=over,
+            )
         )
     with ExitStack() as held:
         if between:  # Checkpoints save the layer, as it is an attribute of the student.
@@ -123,7 +130,7 @@ def build_hidden_state_loss(
 @contextmanager
 def build_loss_switched_halfway(
     training: TaskTraining, student: PreTrainedModel, options: Objective
-) -> Iterator[loop.Loss]:
+) -> Iterator[loop.LossFunction]:
     """Yield a distillation loss that changes after half of the training steps.
 
     It is a context manager: `with build_loss_switched_halfway(...) as loss`. The loss
@@ -148,7 +155,9 @@ class LossSwitchedHalfway(loop.Callback):
     distillation in two stages within one run. It is a callback of the training loop,
     which tells it the step before each forward pass."""
 
-    def __init__(self, first_loss: loop.Loss, second_loss: loop.Loss) -> None:
+    def __init__(
+        self, first_loss: loop.LossFunction, second_loss: loop.LossFunction
+    ) -> None:
         self.first = first_loss
         self.later = second_loss
 

@@ -14,8 +14,7 @@ from lib import data as sources
 from lib.core.names import Refused, derive_seed
 from lib.core.options import Augment, Numerics
 from lib.core.store import RunWriter, TrainingOutput
-from lib.core.types import Json
-from lib.data import Split
+from lib.data import DataDescriptor, Split
 from lib.stats.metrics import Metrics
 from lib.train import augment as words
 from lib.train import loop
@@ -25,7 +24,7 @@ CHUNK = 2000  # Number of sentences whose replacement words are computed togethe
 
 
 def augment(
-    run: RunWriter, data: Json, augment: SettingsJson, numerics: SettingsJson
+    run: RunWriter, data: DataDescriptor, augment: SettingsJson, numerics: SettingsJson
 ) -> Metrics:
     """Augment the training rows of a task as TinyBERT does.
 
@@ -121,7 +120,7 @@ def iterate_row_variants(
     candidates_by_text: dict[str, np.ndarray],
     augment_settings: Augment,
     seed: int,
-) -> Iterator[list[list[str]]]:
+) -> Iterator[list[list[words.TextVariant]]]:
     """Yield for each row the variants of its texts, with words replaced at random.
 
     A row's variants are one list for each text, the original first. Each row has a

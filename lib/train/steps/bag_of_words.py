@@ -12,14 +12,16 @@ from transformers import PreTrainedTokenizerFast
 
 from lib import data as sources
 from lib.core.store import RunWriter
-from lib.core.types import Json
-from lib.data import Split
+from lib.core.types import TokenCount
+from lib.data import DataDescriptor, Split
 from lib.model import backbone
 from lib.stats import metrics
 from lib.train import heads
 
 
-def bag_of_words(run: RunWriter, data: Json, cut: int = 0) -> metrics.Metrics:
+def bag_of_words(
+    run: RunWriter, data: DataDescriptor, cut: TokenCount = 0
+) -> metrics.Metrics:
     """Score simple baselines without an encoder, by which a compressed model is judged.
 
     Returns a dict with the first metric of the task on the development rows for two

@@ -3,17 +3,27 @@ checkpoint as an input. The digest of its files is part of their identity, so th
 files make other runs."""
 
 import json
+from typing import TypeAlias
 
 import torch
 import transformers
 
 from lib.core.names import derive_seed
 from lib.core.store import RunWriter
+from lib.core.types import Digest
 from lib.data import models
 from lib.stats.metrics import Metrics
 
+CheckpointName: TypeAlias = str
+ReplacesWeightsByRandomOnes: TypeAlias = bool
 
-def checkpoint(run: RunWriter, name: str, digest: str, random: bool = False) -> Metrics:
+
+def checkpoint(
+    run: RunWriter,
+    name: CheckpointName,
+    digest: Digest,
+    random: ReplacesWeightsByRandomOnes = False,
+) -> Metrics:
     """Copy a pretrained checkpoint into a run's folder, for other runs to start from.
 
     Returns {"model_type"}, such as "bert". Raises Refused where the files differ from

@@ -1,17 +1,27 @@
 """This step counts the parameters and FLOPs of a published architecture, from its
 configuration alone."""
 
+from typing import TypeAlias
+
 import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
 from lib.core.store import RunWriter
-from lib.core.types import Json
+from lib.core.types import Json, TokenCount
 from lib.model.parts import count_parameters
 from lib.stats.metrics import Metrics
 
+ConfigOfTransformers: TypeAlias = Json
+ClassCount: TypeAlias = int
 
-def count(run: RunWriter, config: Json, tokens: int, labels: int) -> Metrics:
+
+def count(
+    run: RunWriter,
+    config: ConfigOfTransformers,
+    tokens: TokenCount,
+    labels: ClassCount,
+) -> Metrics:
     """Count the parameters and FLOPs of a published architecture.
 
     Only its configuration is needed, and no weights. Returns {"parameters" of the

@@ -7,15 +7,15 @@ that are compared by score against cost."""
 
 import copy
 from contextlib import AbstractContextManager
+from typing import TypeAlias
 
 import numpy as np
 import transformers
 
 from lib.core.disk import write_json
 from lib.core.names import derive_seed
-from lib.core.options import Distil
+from lib.core.options import Distil, SurgeryOperation
 from lib.core.store import RunWriter, TrainingOutput
-from lib.core.types import Json
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import count_parameters, get_layers, set_dropout
@@ -25,6 +25,7 @@ from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
 from lib.train.loop import SettingsJson
 from lib.train.matching import (
+    BytesAndTokens,
     Match,
     build_matching_loss,
     build_matching_loss_running_teacher,
@@ -39,7 +40,7 @@ SURGERY = "surgery.json"
 
 
 def distil(
-    training: TaskTraining, distil: SettingsJson, surgery: list[Json]
+    training: TaskTraining, distil: SettingsJson, surgery: list[SurgeryOperation]
 ) -> Metrics:
     """Prune a copy of a teacher, add ghost modules, and distil it from the teacher.
 
@@ -140,7 +141,7 @@ def list_hidden_state_matches(
         len(get_layers(student)), len(get_layers(teacher))
     )
     return [
-        Match("embedding", "embedding", mask=distil_settings.mask),
+        Match("embedding", "embedding", excludes_padding=distil_settings.mask),
         Match("attention", "attention", pairs, distil_settings.mask),
         Match("ffn", "ffn", pairs, distil_settings.mask),
     ]
@@ -151,7 +152,7 @@ def build_distillation_loss(
     student: transformers.PreTrainedModel,
     teacher: transformers.PreTrainedModel,
     distil_settings: Distil,
-) -> AbstractContextManager[loop.Loss]:
+) -> AbstractContextManager[loop.LossFunction]:
     """Make GhostBERT's distillation loss L_distill, a distance between hidden states.
 
     Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar, and
@@ -175,7 +176,9 @@ def build_distillation_loss(
 
 
 def apply_surgery_operations(
-    run: RunWriter, model: transformers.PreTrainedModel, surgery_operations: list[Json]
+    run: RunWriter,
+    model: transformers.PreTrainedModel,
+    surgery_operations: list[SurgeryOperation],
 ) -> None:
     """Apply operations such as pruning to a model in order, in place.
 
@@ -200,7 +203,7 @@ def apply_surgery_operations(
     write_json(run.folder / SURGERY, reports)
 
 
-def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
+def operate(run: RunWriter, surgery: list[SurgeryOperation]) -> Metrics:
     """Prune a fine-tuned teacher and add ghost modules, without any training.
 
     Ghost modules are convolutions for additional features. The result serves
@@ -218,7 +221,10 @@ def operate(run: RunWriter, surgery: list[Json]) -> Metrics:
     return count_parameters(model)
 
 
-def states(training: TaskTraining, distil: SettingsJson) -> Metrics:
+UnusedSettings: TypeAlias = SettingsJson
+
+
+def states(training: TaskTraining, distil: UnusedSettings) -> BytesAndTokens:
     """Write a teacher's hidden states for all training rows to the run's folder.
 
     A distillation then reads the states and need not run the teacher again. Returns

@@ -108,7 +108,7 @@ def compute_taylor_importance(
             )
             held.enter_context(
                 layer.attention.output.dense.register_forward_pre_hook(
-                    partial(scale_head_contexts, factor)
+                    partial(scale_head_contexts_before_projection, factor)
                 )
             )
             dense = layer.intermediate.dense
@@ -139,7 +139,7 @@ def compute_taylor_importance(
     return Importances(head_total, neuron_total)
 
 
-def scale_head_contexts(
+def scale_head_contexts_before_projection(
     head_factors: torch.Tensor,
     _module: torch.nn.Module,
     inputs: tuple[torch.Tensor, ...],

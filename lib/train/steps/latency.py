@@ -6,13 +6,14 @@ them. So compare ratios: the time of a reference model divided by a model's time
 same turn. Other processes disturb wall time more than CPU time."""
 
 import time
+from typing import TypeAlias
 
 import numpy as np
 import torch
 import transformers
 
 from lib.core.store import RunWriter
-from lib.core.types import Json
+from lib.core.types import Json, TokenCount
 from lib.model import backbone, parts, supernet
 from lib.model.parts import count_parameters
 from lib.model.surgery import apply_surgery
@@ -21,17 +22,22 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.loop import SettingsJson
 
+EncoderName: TypeAlias = str
+RowCount: TypeAlias = int
+TimedPassCount: TypeAlias = int
+# {"net" or "shape": architecture, perhaps "surgery": operations on it}.
+NetOrShapeAndSurgery: TypeAlias = Json
 WARM = 5  # Untimed turns at the start. In each turn every model makes one forward pass.
 
 
 def latency(
     run: RunWriter,
-    reference: str,
-    batch: int,
-    length: int,
+    reference: EncoderName,
+    batch: RowCount,
+    length: TokenCount,
     numerics: SettingsJson,
-    models: dict[str, Json] | None = None,
-    runs: int = 100,
+    models: dict[EncoderName, NetOrShapeAndSurgery] | None = None,
+    runs: TimedPassCount = 100,
 ) -> Metrics:
     """Time the forward passes of several encoders, to compare their speed.
 
@@ -106,7 +112,7 @@ def read_wall_and_cpu_seconds() -> np.ndarray:
 
 
 def build_random_encoder(
-    architecture_description: Json,
+    architecture_description: NetOrShapeAndSurgery,
 ) -> transformers.PreTrainedModel:
     """Build an encoder with random weights, to time it.
 

@@ -1,20 +1,25 @@
 """This step predicts the rows of a user's file `test` with a finished model."""
 
+from typing import TypeAlias
+
 from lib import data as sources
 from lib.core.options import Train
 from lib.core.store import RunWriter
-from lib.core.types import Json
+from lib.core.types import Digest
+from lib.data import DataDescriptor
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop
 from lib.train.loop import SettingsJson
 
+DigestOfTestRows: TypeAlias = Digest
+
 
 def predict(
     run: RunWriter,
-    data: Json,
+    data: DataDescriptor,
     train: SettingsJson,
     numerics: SettingsJson,
-    digest: str,
+    digest: DigestOfTestRows,
     span: SettingsJson | None = None,
 ) -> Metrics:
     """Predict a user's test rows with a finished model, and return the metrics.

@@ -15,7 +15,7 @@ from torch.nn import functional
 from lib.core.names import derive_seed
 from lib.core.options import Train
 from lib.core.store import RunWriter
-from lib.core.types import Json
+from lib.core.types import Json, LossTerm
 from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.model.parts import count_parameters, get_encoder
@@ -28,7 +28,9 @@ from lib.train.loop import SettingsJson
 # {"share": share of all tokens that are predicted; "hidden": share of the predicted
 # tokens that the model sees as [MASK]; "replaced": share of them that it sees as a
 # random word}.
-MaskingShares: TypeAlias = dict[str, float]
+ShareHiddenAndReplaced: TypeAlias = dict[str, float]
+SentenceCountAndSeed: TypeAlias = Json  # {"sentences", "seed"} of a generated text.
+BertSizes: TypeAlias = Json  # {"layers", "hidden", "heads", "ffn", "init"}.
 
 
 class SentencePairs(NamedTuple):
@@ -39,15 +41,15 @@ class SentencePairs(NamedTuple):
 
 class MaskedBatch(NamedTuple):
     batch: loop.Batch
-    true_ids: torch.Tensor  # Original ids of the n tokens to predict: [n].
-    mask: torch.Tensor  # True at the tokens to predict: bool [B, T].
+    true_token_ids: torch.Tensor  # Original ids of the n tokens to predict: [n].
+    predicted_token_mask: torch.Tensor  # True at the tokens to predict: bool [B, T].
 
 
 def pretrain(
     run: RunWriter,
-    corpus: Json,
-    model: Json,
-    objective: MaskingShares,
+    corpus: SentenceCountAndSeed,
+    model: BertSizes,
+    objective: ShareHiddenAndReplaced,
     numerics: SettingsJson,
     train: SettingsJson | None = None,
 ) -> Metrics:
@@ -143,7 +145,7 @@ def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> Senten
 def mask_tokens(
     batch: loop.Batch,
     tokenizer: transformers.PreTrainedTokenizerFast,
-    masking_shares: MaskingShares,
+    masking_shares: ShareHiddenAndReplaced,
 ) -> MaskedBatch:
     """Mask tokens of a batch at random, for masked language modelling.
 
@@ -171,9 +173,9 @@ def mask_tokens(
 def build_pretraining_loss(
     network: transformers.BertForPreTraining,
     tokenizer: transformers.PreTrainedTokenizerFast,
-    masking_shares: MaskingShares,
+    masking_shares: ShareHiddenAndReplaced,
     next_sentence_labels: torch.Tensor,
-) -> loop.Loss:
+) -> loop.LossFunction:
     """Make the loss of BERT's pre-training, for masked tokens and next sentences.
 
     It is f(batch, row numbers) -> {"masked": cross-entropy of the masked tokens,
@@ -185,8 +187,8 @@ def build_pretraining_loss(
     first."""
 
     def compute_loss(
-        batch: dict[str, torch.Tensor], training_row_numbers: np.ndarray
-    ) -> dict[str, torch.Tensor]:
+        batch: loop.Batch, training_row_numbers: np.ndarray
+    ) -> dict[LossTerm, torch.Tensor]:
         masked, true_ids, chosen = mask_tokens(batch, tokenizer, masking_shares)
         out = get_encoder(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
