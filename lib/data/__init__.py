@@ -129,6 +129,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.a)
 
+    def list_text_columns(self) -> list[list[str]]:
+        """Return the first texts of all rows and, where a row has two texts, the
+        second."""
+        return [self.a] if self.b is None else [self.a, self.b]
+
     def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "Split":
         """Return a new Split with only the rows at some positions, in the order of
         these positions."""

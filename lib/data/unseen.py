@@ -16,13 +16,18 @@ that of a development sentence 19. On all of these rows, differences between mod
 0.54 times as large as on development rows. On development rows together with the longer
 ones they are 0.85 times as large (page data_t02_mini_protocol)."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from lib.core.types import Arrays
+
+if TYPE_CHECKING:
+    from lib.data import Split
 
 WordsOfText: TypeAlias = tuple[str, ...]
 WordNgram: TypeAlias = tuple[str, ...]
@@ -39,33 +44,16 @@ SHORTER = range(1, WORDS)
 LONG = 9
 
 
-class _Split(Protocol):
-    """A _Split is the type of lib.data.Split (rows of a task), for the type checker.
-
-    The class cannot be imported here, because lib.data imports this module. So its
-    attributes are declared once more: texts `a`, second texts `b` and labels `y`."""
-
-    @property
-    def a(self) -> list[str]: ...
-    @property
-    def b(self) -> list[str] | None: ...
-    @property
-    def y(self) -> np.ndarray: ...
-    def __len__(self) -> int: ...
-    def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "_Split": ...
-
-
-def split_texts_into_words(split: _Split, row_number: int) -> list[WordsOfText]:
+def split_texts_into_words(split: Split, row_number: int) -> list[WordsOfText]:
     """Return the one or two texts of a row of a Split, each as a tuple of its
     lower-case words."""
     return [
         tuple(column[row_number].lower().split())
-        for column in (split.a, split.b)
-        if column
+        for column in split.list_text_columns()
     ]
 
 
-def count_words_per_row(split: _Split) -> np.ndarray:
+def count_words_per_row(split: Split) -> np.ndarray:
     """Return the number of words in each of the N rows of a Split, [N]; both texts of a
     pair count."""
     return np.array(
@@ -97,7 +85,7 @@ def list_ngrams_for_overlap_check(text: WordsOfText) -> list[WordNgram]:
 
 
 def select_rows_without_shared_text(
-    split: _Split,
+    split: Split,
     taken_rows: Iterable[int],
     candidate_rows: Iterable[int],
     max_rows: int,
@@ -135,7 +123,7 @@ def select_rows_without_shared_text(
 
 
 def cluster_rows_by_shared_text(
-    *splits: _Split, only_equal_texts: bool = False
+    *splits: Split, only_equal_texts: bool = False
 ) -> np.ndarray:
     """Group rows that share text, and return the number of each row's group.
 
@@ -175,9 +163,9 @@ def cluster_rows_by_shared_text(
 
 
 def compute_unseen_row_scoring_arrays(
-    unseen_split: _Split,
-    dev_split: _Split,
-    train_split: _Split | UnseenRowsAreFromTraining = None,
+    unseen_split: Split,
+    dev_split: Split,
+    train_split: Split | UnseenRowsAreFromTraining = None,
 ) -> LabelsJudgedClusterWords:
     """Return the arrays needed to score predictions for test rows and development rows.
 

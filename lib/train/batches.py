@@ -76,11 +76,10 @@ def encode_split(
     their labels, not yet padded.
 
     max_length: the number of tokens to which longer rows are cut."""
-    texts = (split.a,) if split.b is None else (split.a, split.b)
     cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
         name: [np.asarray(row, dtype=np.int64) for row in rows]
-        for name, rows in tokenizer(*texts, **cut).items()
+        for name, rows in tokenizer(*split.list_text_columns(), **cut).items()
     }
     return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 

@@ -133,10 +133,9 @@ def iterate_row_variants(
     [words, K]}.
     augment_settings: the number of sentences to draw, and the probability of a
     replacement."""
-    sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         dice = np.random.default_rng(derive_seed(seed, f"augment:{index}"))
-        texts = [s[i] for s in sides]
+        texts = [column[i] for column in split.list_text_columns()]
         yield [
             words.sample_text_variants(
                 text, replacer, candidates_by_text[text], augment_settings, dice

@@ -67,7 +67,7 @@ def truncate_texts(
     tokenizer: the encoder's.
     max_tokens: the number of tokens to which the encoder cuts a row, special tokens
     included."""
-    texts = (split.a,) if split.b is None else (split.a, split.b)
+    texts = split.list_text_columns()
     coded = tokenizer(
         *texts, truncation=True, max_length=max_tokens, return_offsets_mapping=True
     )
