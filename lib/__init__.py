@@ -14,18 +14,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from datasets import Dataset, DatasetDict
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from lib.core.options import Train
-    from lib.core.types import Json
+    from lib.core.types import ExperimentSize, SplitName, TokenCount
     from lib.data import Split, Task
     from lib.export.opened import OpenedRun
     from lib.model.options import SurgeryOperation, SurgeryReport
+    from lib.stats.metrics import Metrics
     from lib.train.learn import Trainer
     from lib.train.steps.importance import Importances
+
+    ColumnsAndLabelKind = str  # Such as "title, body, stars: scores".
+    GeneratedSentences: TypeAlias = None
+    RowsPerBatch = int
 
 
 def _find_repository_root() -> _Path | None:
@@ -55,7 +60,7 @@ if _tree and not _tree.samefile(_Path(__file__).parents[1]):
 
 def load(
     run_or_notebook_name: str,
-    profile: str = "toy",
+    profile: ExperimentSize = "toy",
     keep: bool = False,
     **row_labels: Any,
 ) -> OpenedRun:
@@ -80,8 +85,9 @@ def load(
 
 
 def rows(
-    data_source: str | _Path | Dataset | Mapping[str, Dataset], columns: str = ""
-) -> tuple[Task, dict[str, Split]]:
+    data_source: str | _Path | Dataset | Mapping[str, Dataset],
+    columns: ColumnsAndLabelKind = "",
+) -> tuple[Task, dict[SplitName, Split]]:
     """Read your own rows for the functions of this package, such as `fit` and `rank`.
 
     Return (Task, {"train": Split, "dev": Split, and "test" if the data have it with
@@ -108,7 +114,7 @@ def rows(
     return reading.task, dict(reading.splits)
 
 
-def dataset(splits: Mapping[str, Split]) -> DatasetDict:
+def dataset(splits: Mapping[SplitName, Split]) -> DatasetDict:
     """Return the Splits of a task, by name, as a DatasetDict for other libraries.
 
     Its columns are "a" (the text), "b" (the second text, for pairs) and "label" (class
@@ -151,12 +157,14 @@ def network(
     if not is_changed and not any(place.glob("*.index.json")):
         place = encoder.check_and_find_encoder_folder(folder, task)
     model, tokenizer = heads.load_task_model_and_tokenizer(place, task, dropout, seed)
-    return backbone.set_class_names(
+    return backbone.set_class_names_and_problem_type(
         model, None if task.span else task.labels
     ), tokenizer
 
 
-def _check_model_fits_task(model: PreTrainedModel, task: Task, max_length: int) -> None:
+def _check_model_fits_task(
+    model: PreTrainedModel, task: Task, max_length: TokenCount
+) -> None:
     """Raise Refused if a model cannot be trained on a task.
 
     That is so where it reads fewer tokens, has another head, is in int8, or has no
@@ -191,11 +199,11 @@ def fit(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     task: Task,
-    rows: Mapping[str, Split],
+    rows: Mapping[SplitName, Split],
     train: Train,
     seed: int = 0,
     threads: int = 1,
-) -> Json:
+) -> Metrics:
     """Train a model in place on the labels of your rows, and return its metrics.
 
     The result is a dict with the metrics on the development rows, such as "accuracy"
@@ -235,7 +243,7 @@ def fit(
 def trainer(
     training_row_count: int = 2000,
     seed: int = 0,
-    rows: Mapping[str, Split] | None = None,
+    rows: Mapping[SplitName, Split] | GeneratedSentences = None,
 ) -> tuple[Trainer, PreTrainedModel]:
     """Return (Trainer, encoder) for a quick training on generated sentences.
 
@@ -290,8 +298,8 @@ def rank(
     tokenizer: PreTrainedTokenizerFast,
     task: Task,
     split: Split,
-    max_length: int = 128,
-    batch: int = 32,
+    max_length: TokenCount = 128,
+    batch: RowsPerBatch = 32,
     threads: int = 1,
 ) -> Importances:
     """Return the importance of attention heads and FFN neurons, for pruning.
@@ -340,7 +348,7 @@ def operate(
 def save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
-    folder: str | _Path | None,
+    folder: str | _Path,
 ) -> None:
     """Write a model, which may be pruned, and its tokenizer to a folder.
 
@@ -348,7 +356,7 @@ def save(
     `network` and `lib.model.backbone.load` open it with the changed shape. Raises
     Refused for the path of a file.
 
-    folder: the new folder; None writes nothing."""
+    folder: the new folder."""
     from lib.model import backbone
 
     backbone.save(model, tokenizer, folder)

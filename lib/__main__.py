@@ -39,16 +39,22 @@ if TYPE_CHECKING:
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
+    from lib.core.types import ExperimentSize
+    from lib.report.site import HasFailed
 
-CommandArgument = tuple[tuple[str, ...], dict[str, Any]]
+    RowsByVariableByNotebook = dict[Path, dict[str, list[Row]]]
+    ErrorByNotebook = dict[Path, Refused]
+    ExitStatus = int
+
+FlagsAndKeywords = tuple[tuple[str, ...], dict[str, Any]]
 INSTALL = (
     "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
 )
-COMMANDS: dict[str, tuple[Callable[..., Any], tuple[CommandArgument, ...]]] = {}
+COMMANDS: dict[str, tuple[Callable[..., Any], tuple[FlagsAndKeywords, ...]]] = {}
 
 
 def register_command(
-    command_name: str, *arguments: CommandArgument
+    command_name: str, *arguments: FlagsAndKeywords
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that makes a function a command of `python -m lib`.
 
@@ -64,33 +70,35 @@ def register_command(
     return register
 
 
-def make_option(*flags: str, **add_argument_keywords: Any) -> CommandArgument:
+def make_option(*flags: str, **add_argument_keywords: Any) -> FlagsAndKeywords:
     return flags, add_argument_keywords
 
 
-def parse_positive_integer(text: str) -> int:
+def parse_positive_integer(argument_text: str) -> int:
     """Return a command-line argument as a whole number above 0.
 
     It is a `type` of argparse. Raises ArgumentTypeError, which argparse prints, for any
     other text."""
-    if not (text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
-    return int(text)
+    if not (argument_text.isdigit() and int(argument_text)):
+        raise argparse.ArgumentTypeError(
+            f"{argument_text} must be above 0, a whole number"
+        )
+    return int(argument_text)
 
 
-def parse_comma_separated_items(text: str) -> list[int | str]:
+def parse_comma_separated_items(argument_text: str) -> list[int | str]:
     """Return a command-line argument such as "Whole,3" as a list of words and numbers.
 
     It is a `type` of argparse. A JSON list such as '["Whole, distilled"]' is accepted
     too, for names with commas. Raises ArgumentTypeError, which argparse prints, for a
     text that begins with "[" and is not JSON."""
-    if text.startswith("["):
+    if argument_text.startswith("["):
         try:
-            return json.loads(text)
+            return json.loads(argument_text)
         except ValueError:
             why = 'is no list of JSON, such as \'["Whole, distilled", "Width"]\''
-            raise argparse.ArgumentTypeError(f"{text} {why}") from None
-    words = map(str.strip, text.split(","))
+            raise argparse.ArgumentTypeError(f"{argument_text} {why}") from None
+    words = map(str.strip, argument_text.split(","))
     return [int(word) if re.fullmatch(r"[+-]?\d+", word) else word for word in words]
 
 
@@ -142,7 +150,7 @@ RUN = make_option(
 
 def parse_profile_and_parameters(
     args: argparse.Namespace,
-) -> tuple[str, ParameterValues]:
+) -> tuple[ExperimentSize, ParameterValues]:
     """Return (profile, {parameter of a notebook: value}) that a command line asks for.
 
     The profile is the size of the experiments, such as "mini". With --data or --model
@@ -166,7 +174,7 @@ def parse_profile_and_parameters(
 
 def list_planned_runs_of_notebooks(
     args: argparse.Namespace,
-) -> tuple[dict[Path, dict[str, list[Row]]], dict[Path, Refused], Store]:
+) -> tuple[RowsByVariableByNotebook, ErrorByNotebook, Store]:
     """Return the planned runs of the notebooks that a command names.
 
     The result is (grids, errors, store). `grids` is {notebook's path: {variable of the
@@ -223,8 +231,8 @@ def list_planned_runs_of_notebooks(
     return grids, absent, Store()
 
 
-def describe_training_on_user_data(
-    profile: str, missing_specs: list[Spec], time_forecast: TimeForecast
+def describe_first_training_on_user_data(
+    profile: ExperimentSize, missing_specs: list[Spec], time_forecast: TimeForecast
 ) -> str:
     """Return a line on the first training on a user's data and how long it takes.
 
@@ -252,8 +260,8 @@ def describe_training_on_user_data(
     )
 
 
-def run_baselines_and_print_scores(
-    profile: str, baseline_specs: list[Spec], time_forecast: TimeForecast
+def run_bag_of_words_and_print_scores(
+    profile: ExperimentSize, specs: list[Spec], time_forecast: TimeForecast
 ) -> None:
     """Score the bag-of-words baselines on a user's data, and print their scores.
 
@@ -262,7 +270,7 @@ def run_baselines_and_print_scores(
 
     profile: the size of the experiments, such as "mini", as a ProfileWithUserData: a
     str whose attribute `data` names the user's data.
-    baseline_specs: descriptions of runs; those of other kinds of work are skipped.
+    specs: descriptions of runs; those of other kinds of work are skipped.
     time_forecast: predicts the time of a run, and has the store of results."""
     from lib.cluster import sweep
     from lib.papers import frontier, grids
@@ -270,7 +278,7 @@ def run_baselines_and_print_scores(
 
     if not grids.get_attribute_of_profile_with_user_data(profile, "data"):
         return
-    for spec in baseline_specs:
+    for spec in specs:
         if spec.step != "bag_of_words":
             continue
         print_failed_runs(
@@ -316,7 +324,7 @@ def print_failed_runs(
 @register_command("run", *PAGES, WORKERS, BACKEND)
 def make_missing_runs_and_pages(
     args: argparse.Namespace, execute_missing_runs: bool = True
-) -> bool:
+) -> HasFailed:
     """Make the missing runs of notebooks, and their pages with tables and figures.
 
     A run is one training or measurement. A page, the HTML of a notebook, is made as
@@ -342,13 +350,15 @@ def make_missing_runs_and_pages(
                 *(builder.rows_by_variable for builder in pages.builders)
             )
             clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
-            run_baselines_and_print_scores(scope, specs, clock)
+            run_bag_of_words_and_print_scores(scope, specs, clock)
             missing = store.list_missing_specs(specs)
             todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_pages_ready_to_render()):
                 print(line, flush=True)
-            if line := describe_training_on_user_data(scope, list(missing), clock):
+            if line := describe_first_training_on_user_data(
+                scope, list(missing), clock
+            ):
                 print(line, flush=True)
             with pages.render_pages_during_runs():
                 lost = sweep.execute_specs(
@@ -371,7 +381,7 @@ def make_missing_runs_and_pages(
 
 
 @register_command("report", *PAGES)
-def make_pages_of_finished_runs(args: argparse.Namespace) -> bool:
+def make_pages_of_finished_runs(args: argparse.Namespace) -> HasFailed:
     """Make the pages of notebooks, with tables and figures, from the runs that exist.
 
     A page is the HTML of a notebook. A run is one training or measurement; missing ones
@@ -380,7 +390,7 @@ def make_pages_of_finished_runs(args: argparse.Namespace) -> bool:
 
 
 @register_command("plan", *PAGES, WORKERS)
-def print_missing_runs_and_time(args: argparse.Namespace) -> bool:
+def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
     """Print how many runs notebooks lack and how long they would take.
 
     A run is one training or measurement. Unfinished runs are listed too. Nothing is run
@@ -396,7 +406,7 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> bool:
         clock = sweep.TimeForecast(store, make_run_time_estimator(args.profile))
         every = {}
         if not absent:
-            run_baselines_and_print_scores(
+            run_bag_of_words_and_print_scores(
                 args.profile,
                 notebook.list_specs_of_grid_variables(*grids.values()),
                 clock,
@@ -531,7 +541,7 @@ def export_model_of_run(args: argparse.Namespace) -> None:
         help="mini, or base, whose runs are made in the order of plan_base.csv",
     ),
 )
-def record_missing_runs_of_claims(args: argparse.Namespace) -> int:
+def record_missing_runs_of_claims(args: argparse.Namespace) -> HasFailed:
     """Make the runs that the papers' central claims still need, and record each.
 
     A run is one training or measurement. Its record is a copy without weights in a
@@ -556,7 +566,7 @@ def record_missing_runs_of_claims(args: argparse.Namespace) -> int:
             else queue.describe_plan_progress(claims, store, profile)
         )
         print(*board, sep="\n")
-        return 0
+        return False
     os.nice(10)  # Run at low priority; workers inherit it.
     lost = queue.execute_and_record_missing_runs(
         claims, store, args.workers, args.backend, profile, args.pages
@@ -571,7 +581,7 @@ def record_missing_runs_of_claims(args: argparse.Namespace) -> int:
         "--write", action="store_true", help="write the files of what is there"
     ),
 )
-def verify_committed_files(args: argparse.Namespace) -> bool:
+def verify_committed_files(args: argparse.Namespace) -> HasFailed:
     """Check the results committed to git: compute them again, print what differs.
 
     Metrics are computed from the stored predictions. The table of runs and the table of
@@ -622,7 +632,7 @@ def remove_notebook_outputs(args: argparse.Namespace) -> None:
         print(f"  tidied   {paths.format_project_path(path)}")
 
 
-def main(command_line: Sequence[str] | None = None) -> int:
+def main(command_line: Sequence[str] | None = None) -> ExitStatus:
     about = "Four papers on compressing BERT, reproduced."
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

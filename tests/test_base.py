@@ -271,10 +271,12 @@ def test_memory_of_large_encoders():
         executors.estimate_resources(grids.teacher_spec(name, "SST-2"))
         for name in ("mini", "base")
     )
-    assert large.memory > small.memory
+    assert large.memory_bytes > small.memory_bytes
     assert (
-        executors.estimate_resources(ghostbert.student_spec("base", "SST-2", 3)).memory
-        == large.memory
+        executors.estimate_resources(
+            ghostbert.student_spec("base", "SST-2", 3)
+        ).memory_bytes
+        == large.memory_bytes
     )
 
 

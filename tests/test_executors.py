@@ -108,8 +108,8 @@ def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
     spec = teacher()
     args = {"data": spec.args["data"], "numerics": Numerics("float32", 4, "cuda")}
     on_card = estimate_resources(replace(spec, args=spec.args | args))
-    assert on_card.cores == 4 and on_card.uses_gpu and on_card.memory > 10e9
-    assert on_card.host_memory < 10e9  # A job of 28 GB would fit few nodes.
+    assert on_card.cores == 4 and on_card.uses_gpu and on_card.memory_bytes > 10e9
+    assert on_card.host_memory_bytes < 10e9  # A job of 28 GB would fit few nodes.
     assert (
         estimate_resources(untrained())
         == Resources(1, False, 0.9e9)

@@ -142,7 +142,7 @@ def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
 def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
     pytest.importorskip("onnxruntime")
     told = writer.export_model(
-        saved.keep(stacked(mismatch)), tmp_path / "out", onnx=True
+        saved.keep(stacked(mismatch)), tmp_path / "out", writes_onnx=True
     )
     assert told["remote"] and max(told["forms"].values()) < 1e-5
 
@@ -155,7 +155,7 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
 def test_onnx_gives_the_same(saved, tmp_path, name, family):
     pytest.importorskip("onnxruntime")
     _, ops = (PLAIN | OWN)[name]
-    told = writer.export_model(saved(family, ops), tmp_path / "out", onnx=True)
+    told = writer.export_model(saved(family, ops), tmp_path / "out", writes_onnx=True)
     # An integer at an edge of rounding may be its neighbour.
     assert told["forms"]["ONNX"] < (0.05 if name == "int8" else 1e-5)
 
@@ -209,7 +209,7 @@ def elsewhere(tiny, tokenizer, tmp_path_factory):
     for name, (make, onnx) in FIVE.items():
         sources[name] = make(saver(tiny, tokenizer, root / f"{name} run"))
         writer.export_model(
-            sources[name], root / name, ("no", "yes"), onnx=onnx and there
+            sources[name], root / name, ("no", "yes"), writes_onnx=onnx and there
         )
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     more = {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}
@@ -294,7 +294,7 @@ def test_what_cannot_be_is_said_before_anything_is_written(
 ):
     folder = saved(family, ops)
     with pytest.raises(ValueError, match=message):
-        writer.export_model(folder, tmp_path / "out", onnx=True)
+        writer.export_model(folder, tmp_path / "out", writes_onnx=True)
     assert not (tmp_path / "out").exists()
 
 
@@ -305,7 +305,7 @@ def test_packages_that_are_absent_are_told_before_any_work(
     told = "ONNX needs the packages no_such_package; fix: python -m pip install -r "
     folder = saved("bert", [])
     with pytest.raises(Refused, match=told):
-        writer.export_model(folder, tmp_path / "out", onnx=True)
+        writer.export_model(folder, tmp_path / "out", writes_onnx=True)
     monkeypatch.setattr(
         opened, "find_run_by_name", None
     )  # No run is looked for or made.
@@ -338,7 +338,7 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
             get_layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(writer.backbone, "set_class_names", wrong)
+    monkeypatch.setattr(writer.backbone, "set_class_names_and_problem_type", wrong)
     with pytest.raises(
         Refused, match="this folder in .* differs from the run's model by"
     ):

@@ -39,7 +39,7 @@ def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
     for each in store.list_missing_specs([spec]):
         torch.cuda.reset_peak_memory_stats()
         execute(each, store, keep_weights=True)
-        assert torch.cuda.max_memory_allocated() < estimate_resources(each).memory
+        assert torch.cuda.max_memory_allocated() < estimate_resources(each).memory_bytes
 
 
 def test_a_sweep_on_gpus_makes_what_is_asked(store):

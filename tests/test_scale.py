@@ -143,7 +143,7 @@ def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path)
         pytest.skip(str(error))
     store = Store(tmp_path / "runs", tmp_path / "records")
     made = list(store.list_missing_specs([wanted]))
-    measured, noted = taken(store, *made), estimate_resources(wanted).memory
+    measured, noted = taken(store, *made), estimate_resources(wanted).memory_bytes
     told(
         f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {noted / 1e9:.2f} noted"
     )

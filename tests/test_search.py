@@ -304,7 +304,8 @@ def test_stages_hand_their_winner_on(make):
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
     model = supernet.build_model_of_architecture(
-        found["net"], reference_config=backbone.load(make(SUPER).model_folder)[0].config
+        found["net"],
+        vocabulary_config=backbone.load(make(SUPER).model_folder)[0].config,
     )
     whole = count_parameters(model)["parameters"] - 24 * 24 - 24  # no pooler
     assert (

@@ -390,7 +390,7 @@ def test_what_does_not_fit_is_refused(act, message):
 
 
 def test_values_of_the_configuration():
-    config = supernet.build_model_of_architecture(net(), reference_config=LIKE).config
+    config = supernet.build_model_of_architecture(net(), vocabulary_config=LIKE).config
     names = (
         "layer_norm_eps",
         "initializer_range",

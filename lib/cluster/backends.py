@@ -14,7 +14,7 @@ BACKENDS = ("local", "ray", "slurm")
 
 
 def open_executor(
-    backend: str,
+    backend_and_options: str,
     resources_of_runs: Sequence[Resources],
     max_parallel_calls: int | None = None,
     log_folder: Path | None = None,
@@ -24,8 +24,8 @@ def open_executor(
     A run is a training or a measurement. Raises Refused for an unknown backend, where
     its package is not installed, and where no Ray cluster answers.
 
-    backend: "local" (this machine), "ray" or "slurm". After a colon may follow the
-    address of a Ray cluster, or parameters for Slurm, such as
+    backend_and_options: "local" (this machine), "ray" or "slurm". After a colon may
+    follow the address of a Ray cluster, or parameters for Slurm, such as
     "slurm:slurm_partition=gpu".
     resources_of_runs: the cores, GPU and memory of each run that is planned. On this
     machine the largest demands decide how many runs fit at once.
@@ -33,7 +33,7 @@ def open_executor(
     cores and memory of this machine allow, or 1 if a run needs the GPU, and 100 on a
     cluster. It is never more than the number of runs.
     log_folder: the folder for the logs of Slurm's jobs, which need one."""
-    name, _, parameters = backend.partition(":")
+    name, _, parameters = backend_and_options.partition(":")
     check_known_name("backend", name, BACKENDS)
     if name != "local":
         try:
@@ -48,7 +48,7 @@ def open_executor(
         if widest.uses_gpu
         else min(
             paths.count_cores() // widest.cores,
-            measure_free_memory_bytes() // widest.memory,
+            measure_free_memory_bytes() // widest.memory_bytes,
         )
     )
     return Local(

@@ -22,10 +22,14 @@ from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lib.core import paths
 from lib.core.spec import Spec, uses_toy_data
+
+if TYPE_CHECKING:
+    # Arguments of a call, and its future.
+    ArgumentsAndFuture = tuple[tuple[Any, ...], futures.Future[Any]]
 
 # Modules that the fork server imports once. Workers and notebook kernels are forked
 # from it, so they start without these slow imports. No module of lib is among them:
@@ -67,14 +71,14 @@ class Resources:
 
     cores: the number of CPU cores.
     uses_gpu: whether the run needs a GPU.
-    memory: the peak memory in bytes: GPU memory for a run on a GPU, else main memory.
-    host_memory: main memory in bytes that a run on a GPU needs in addition to the GPU's
+    memory_bytes: the peak memory: GPU memory for a run on a GPU, else main memory.
+    host_memory_bytes: main memory that a run on a GPU needs in addition to the GPU's
     memory; 0 for a run on a CPU."""
 
     cores: int = 1
     uses_gpu: bool = False
-    memory: float = 1.0
-    host_memory: float = 0.0
+    memory_bytes: float = 1.0
+    host_memory_bytes: float = 0.0
 
 
 def estimate_resources(spec: Spec) -> Resources:
@@ -91,11 +95,11 @@ def estimate_resources(spec: Spec) -> Resources:
     if device := numerics.get("device"):
         return Resources(cores, True, PEAK[device], HOST)
     small = "data" not in spec.args or uses_toy_data(spec.args)
-    memory = max(PEAK["toy" * small], estimate_peak_memory_bytes(spec))
+    memory = max(PEAK["toy" * small], find_peak_memory_bytes_of_large_checkpoint(spec))
     return Resources(cores, False, memory)
 
 
-def estimate_peak_memory_bytes(spec: Spec) -> float:
+def find_peak_memory_bytes_of_large_checkpoint(spec: Spec) -> float:
     """Return the peak memory in bytes of a training run, by its pretrained checkpoint.
 
     The result is the estimate for the checkpoint's name in the table PEAK_OF, which has
@@ -105,7 +109,10 @@ def estimate_peak_memory_bytes(spec: Spec) -> float:
     are searched for checkpoints too; the largest estimate counts."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
     return max(
-        [PEAK_OF.get(name, 0.0), *map(estimate_peak_memory_bytes, spec.inputs.values())]
+        [
+            PEAK_OF.get(name, 0.0),
+            *map(find_peak_memory_bytes_of_large_checkpoint, spec.inputs.values()),
+        ]
     )
 
 
@@ -243,7 +250,7 @@ class Local:
         self,
         function: Callable[..., Any],
         argument_tuples_of_calls: Iterable[tuple[Any, ...]],
-    ) -> Iterator[tuple[tuple[Any, ...], futures.Future[Any]]]:
+    ) -> Iterator[ArgumentsAndFuture]:
         """Call a function once for each tuple of arguments, and yield the ended calls.
 
         A call is yielded as (its tuple of arguments, its future) when it ends, whatever

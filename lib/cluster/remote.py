@@ -87,7 +87,9 @@ class Ray:
         resources: what Ray reserves for the call: its cores, and a GPU or, without a
         GPU, the memory."""
         how = (
-            {"num_gpus": 1} if resources.uses_gpu else {"memory": int(resources.memory)}
+            {"num_gpus": 1}
+            if resources.uses_gpu
+            else {"memory": int(resources.memory_bytes)}
         )
         task = self.task.options(num_cpus=resources.cores, max_retries=RETRIES, **how)
         reference = task.remote(str(paths.data_root().absolute()), function, *args)
@@ -167,19 +169,19 @@ class Slurm:
     It has the methods `submit`, `wait_for_finished` and `close` of the executor on this
     machine, so that runs can be moved to a cluster.
 
-    slurm_settings: parameters of submitit (the library that submits jobs), such as
-    "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on this
-    machine instead.
+    comma_separated_settings: parameters of submitit (the library that submits jobs),
+    such as "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on
+    this machine instead.
     max_parallel_calls: the largest number of jobs at once, queued jobs included.
     log_folder: the folder for the logs of jobs."""
 
     def __init__(
-        self, slurm_settings: str, max_parallel_calls: int, log_folder: Path
+        self, comma_separated_settings: str, max_parallel_calls: int, log_folder: Path
     ) -> None:
         import submitit
 
         settings = dict(
-            pair.split("=", 1) for pair in slurm_settings.split(",") if pair
+            pair.split("=", 1) for pair in comma_separated_settings.split(",") if pair
         )
         self.jobs = submitit.AutoExecutor(log_folder, settings.pop("cluster", "slurm"))
         values = {
@@ -203,7 +205,7 @@ class Slurm:
         resources: the cores, GPU and memory that the job asks for."""
         self.jobs.update_parameters(
             cpus_per_task=resources.cores,
-            mem_gb=ceil((resources.host_memory or resources.memory) / 1e9),
+            mem_gb=ceil((resources.host_memory_bytes or resources.memory_bytes) / 1e9),
             slurm_gpus_per_node=int(resources.uses_gpu) or None,
         )
         job = self.jobs.submit(ResubmittedCall(function), *args)

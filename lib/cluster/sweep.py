@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from graphlib import TopologicalSorter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lib.cluster import backends, executors, remote
 from lib.core import paths
@@ -31,7 +31,13 @@ from lib.core.store import (
     explain_failed_input,
     read_run_status,
 )
-from lib.core.types import Json
+
+if TYPE_CHECKING:
+    from lib.core.types import Json
+
+    RunMetrics = Json  # {metric: value} of a run; {} before it has run.
+    CoreSeconds = float
+    TimeUnknown: TypeAlias = None
 
 ErrorBySpec: TypeAlias = dict[Spec, str]  # {Spec: why it could not be run}
 # The time to go is the forecast in CPU seconds, times a ratio of clock seconds to CPU
@@ -81,7 +87,7 @@ class TimeForecast:
     def __init__(
         self,
         store: Store,
-        core_seconds_estimator: Callable[[Spec, Json], float] | None = None,
+        core_seconds_estimator: Callable[[Spec, RunMetrics], CoreSeconds] | None = None,
     ) -> None:
         self.store, self.prior = store, core_seconds_estimator
         # {id of a Spec, or key of similar runs: {origin, "run" or "record": [measured
@@ -92,7 +98,7 @@ class TimeForecast:
         self.read: set[str] = set()
 
     def estimate_core_seconds_from_workload(
-        self, spec: Spec, run_metrics: Json
+        self, spec: Spec, run_metrics: RunMetrics
     ) -> float:
         """Return the core seconds of a run by a count of its work.
 
@@ -109,7 +115,7 @@ class TimeForecast:
         spec: Spec,
         core_seconds: float,
         origin: Origin = "run",
-        run_metrics: Json | None = None,
+        run_metrics: RunMetrics | None = None,
     ) -> None:
         """Add the measured time of a finished run, to predict the times of other runs.
 
@@ -131,7 +137,7 @@ class TimeForecast:
             # dropped here, so that it is computed again with the new run.
             self.__dict__.pop("slowdown_against_recorded_runs", None)
 
-    def forecast_run_core_seconds(self, spec: Spec) -> float | None:
+    def forecast_run_core_seconds(self, spec: Spec) -> float | TimeUnknown:
         """Return the expected CPU core seconds of one training run.
 
         Finished runs of the same Spec at other seeds are used if there are any, and
@@ -193,7 +199,7 @@ class TimeForecast:
 
     def forecast_core_seconds_per_run(
         self, specs: Iterable[Spec]
-    ) -> list[float] | None:
+    ) -> list[float] | TimeUnknown:
         """Return the expected CPU core seconds of each of several training runs.
 
         A run without a forecast counts as the mean of the others. Returns None where
@@ -448,7 +454,7 @@ class ProgressBar:
         self,
         finished_fraction_per_run: Sequence[float],
         unfinished_run_statuses: Collection[RunStatus] = (),
-    ) -> float | None:
+    ) -> float | TimeUnknown:
         """Return the clock seconds until all runs are made, or None without a forecast.
 
         The forecast of the remaining work is multiplied by the clock seconds that each

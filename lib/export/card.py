@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
@@ -15,14 +16,17 @@ from lib.core.spec import (
     remove_absolute_paths,
 )
 from lib.core.store import Run
-from lib.core.types import Json
 from lib.data import Task, own
 from lib.data.models import HUB
 from lib.export.opened import find_task_of_run
 from lib.report.tables import escape_markdown_line
 
+if TYPE_CHECKING:
+    from lib.core.types import MetricName
+    from lib.export.writer import ExportReport
 
-def make_model_card(run: Run, export_report: Json) -> ModelCard:
+
+def make_model_card(run: Run, export_report: ExportReport) -> ModelCard:
     """Return the model card, the README.md of an exported model.
 
     It says how the model was made, its size and its scores, and how to open it.
@@ -122,7 +126,7 @@ def format_lines_on_run_and_ancestors(spec: Spec) -> Iterator[str]:
         )
 
 
-def select_task_metrics(run: Run, task: Task | None) -> dict[str, float]:
+def select_task_metrics(run: Run, task: Task | None) -> dict[MetricName, float]:
     """Return {metric: value} of a run (training or measurement), for model cards.
 
     Only metrics of its task are taken, such as "accuracy" on the development rows,

@@ -121,7 +121,7 @@ DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 def open_finished_run(
     run_or_notebook_name: str,
     profile: ExperimentSize = "toy",
-    keep_weights: bool = False,
+    remake_if_weights_missing: bool = False,
     **row_labels: Any,
 ) -> OpenedRun:
     """Open a finished run (training or measurement) with its model and predictions.
@@ -137,21 +137,25 @@ def open_finished_run(
     other run has. A text with "-", and a hexadecimal digest, are taken for the name of
     a run.
     profile: the size of the experiments, such as "toy" or "mini"; only for a notebook.
-    keep_weights: whether a missing run of a notebook, or a run without weights, is made
-    (again) and its weights are kept.
+    remake_if_weights_missing: whether a missing run of a notebook, or a run without
+    weights, is made (again) and its weights are kept.
     row_labels: labels of one run of the notebook, such as task and seed."""
     if "-" in run_or_notebook_name or DIGEST.fullmatch(run_or_notebook_name):
         run = find_run_by_name(run_or_notebook_name)
     else:
         spec = find_spec_by_labels(run_or_notebook_name, profile, row_labels)
         run = Store().look_up_state(spec)["run"]
-        if not run and keep_weights:
+        if not run and remake_if_weights_missing:
             run = execute_run_and_keep_weights(spec)
         if not run:
             command = f"python -m lib run {run_or_notebook_name} --profile {profile}"
             fix = f"`{command}`, or lib.load(..., keep=True)"
             raise Absent(f"{spec.name} is not made yet: {fix} makes it")
-    return OpenedRun(find_run_with_weights(run, keep_weights) if keep_weights else run)
+    return OpenedRun(
+        find_run_with_weights(run, remake_if_weights_missing)
+        if remake_if_weights_missing
+        else run
+    )
 
 
 def find_spec_by_labels(

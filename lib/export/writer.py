@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,11 +25,20 @@ from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from lib.core.names import Refused
-from lib.core.types import Json
 from lib.export import check_onnx_packages
 from lib.model import backbone, ghost, modeling
 from lib.model.parts import count_parameters, get_surgery_operations
 from lib.model.surgery import OPERATIONS, find_surgery_function
+
+if TYPE_CHECKING:
+    from lib.core.types import Json
+
+    # {"forms": {form: largest difference of outputs}, "auto", "remote", "parameters"}.
+    ExportReport = Json
+    FlatOutputs = np.ndarray
+    WasCopied = bool
+    NoClassifier: TypeAlias = None
+    AnyLength: TypeAlias = None
 
 # Largest absolute difference that is allowed between the float32 outputs of the
 # exported model and those of the saved one. Rounding errors are smaller.
@@ -51,9 +60,9 @@ ONNX = tuple(
 def export_model(
     model_folder: str | Path,
     export_folder: str | Path,
-    class_names: Sequence[str] | None = None,
-    onnx: bool = False,
-) -> Json:
+    class_names: Sequence[str] | NoClassifier = None,
+    writes_onnx: bool = False,
+) -> ExportReport:
     """Write a trained model to a new folder that transformers can open, and check it.
 
     The check compares outputs of the saved model with those of the model that is opened
@@ -71,21 +80,26 @@ def export_model(
     export_folder: the new folder.
     class_names: the names of the classes; () for a regression; None where the model has
     no classification head.
-    onnx: whether `model.onnx` is written too."""
+    writes_onnx: whether `model.onnx` is written too."""
     folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
-    check_export_preconditions(model, folder, onnx)
+    check_export_preconditions(model, folder, writes_onnx)
     samples = [
-        (batch, compute_outputs(model, batch)) for batch in sample_random_batches(model)
+        (batch, compute_flat_outputs(model, batch))
+        for batch in sample_random_batches(model)
     ]
-    backbone.save(backbone.set_class_names(model, class_names), tokenizer, folder)
+    backbone.save(
+        backbone.set_class_names_and_problem_type(model, class_names), tokenizer, folder
+    )
     remote = copy_model_code_if_needed(folder)
     name = find_auto_class_name(backbone.read_model_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers_logging():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
-    forms, apart = {"this folder": partial(compute_outputs, again)}, {}
-    if onnx:
-        forms["ONNX"] = write_onnx(again, samples[0][0], folder / "model.onnx")
+    forms, apart = {"this folder": partial(compute_flat_outputs, again)}, {}
+    if writes_onnx:
+        forms["ONNX"] = write_onnx_and_make_runner(
+            again, samples[0][0], folder / "model.onnx"
+        )
     for form, run in forms.items():
         most = max(
             float(abs(run(batch) - expected).max()) for batch, expected in samples
@@ -103,12 +117,12 @@ def export_model(
 
 
 def check_export_preconditions(
-    model: PreTrainedModel, export_folder: Path, onnx: bool
+    model: PreTrainedModel, export_folder: Path, writes_onnx: bool
 ) -> None:
     """Raise Refused where a model cannot be exported, before anything is written.
 
     That is so where the new folder is not empty, and where the file of a pruning method
-    imports this project. With `onnx` it is also so where the
+    imports this project. With `writes_onnx` it is also so where the
     model is no classifier of a supported family, has parts that cannot be written as
     ONNX, or packages are missing."""
     if export_folder.exists() and any(export_folder.iterdir()):
@@ -117,8 +131,10 @@ def check_export_preconditions(
         )
     ops = [op["op"] for op in get_surgery_operations(model)]
     for name in sorted({*ops} - OPERATIONS.keys()):
-        check_method_imports(Path(inspect.getfile(find_surgery_function(name))))
-    if onnx:
+        check_method_does_not_import_lib(
+            Path(inspect.getfile(find_surgery_function(name)))
+        )
+    if writes_onnx:
         cls = type(model).__name__
         if cls not in ONNX or "mix" in ops or find_fixed_sequence_length(model):
             changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
@@ -127,7 +143,7 @@ def check_export_preconditions(
         check_onnx_packages()
 
 
-def copy_model_code_if_needed(export_folder: Path) -> bool:
+def copy_model_code_if_needed(export_folder: Path) -> WasCopied:
     """Copy the code of a pruned or otherwise changed model into its exported folder.
 
     So transformers opens it with `trust_remote_code` and without this project. An
@@ -153,7 +169,7 @@ def copy_model_code_if_needed(export_folder: Path) -> bool:
     return True
 
 
-def check_method_imports(method_file: Path) -> None:
+def check_method_does_not_import_lib(method_file: Path) -> None:
     """Raise Refused if a pruning method needs this project when a model is opened.
 
     An exported model has the method's file where the project is missing. Imports for
@@ -182,9 +198,9 @@ def find_auto_class_name(model_class_name: str) -> str:
 
 
 @torch.no_grad()
-def compute_outputs(
+def compute_flat_outputs(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
-) -> np.ndarray:
+) -> FlatOutputs:
     """Return all outputs of a model for a batch in one flat array.
 
     The outputs of two models are compared in this form.
@@ -193,9 +209,9 @@ def compute_outputs(
     return torch.cat([output.flatten() for output in model(**batch).to_tuple()]).numpy()
 
 
-def write_onnx(
+def write_onnx_and_make_runner(
     model: PreTrainedModel, example_batch: dict[str, torch.Tensor], onnx_path: Path
-) -> Callable[[Mapping[str, torch.Tensor]], np.ndarray]:
+) -> Callable[[Mapping[str, torch.Tensor]], FlatOutputs]:
     """Write a classifier as an ONNX file, and return a function that runs the file.
 
     The function takes a batch {input: tensor [B, T]} and returns the logits in one flat
@@ -239,7 +255,7 @@ def write_onnx(
     ].flatten()
 
 
-def find_fixed_sequence_length(model: PreTrainedModel) -> int | None:
+def find_fixed_sequence_length(model: PreTrainedModel) -> int | AnyLength:
     """Return the number of tokens that all inputs of a model must have; None for any.
 
     Only a ghost module of kind "conv1d_f" (GhostBERT) fixes it. It is a convolution

@@ -2,14 +2,14 @@
 each. CONTRIBUTING says how to add one.
 
 A module has two functions. `plan_pruning(encoder_shape, kept_flops_share)` says what
-the pruned model keeps, a PruningPlan; it must not import torch. `prune(model,
-**arguments)` prunes a model with the arguments of the plan; the pruned model is saved
-with the name of the module and these arguments. A module needs no `prune` if the plan
-names an operation of `lib.model.surgery` as "op". `prune` is also called on a model
-without values (torch's meta device) when a pruned model is loaded. So tensors that it
-makes for its choice need device="cpu", and the same arguments must give the same model.
-Training runs, costs and points of the frontier, a comparison of score and cost, follow
-from these functions.
+the pruned model keeps, a plan of the type LayerSizesAndPruneArguments; it must not
+import torch. `prune(model, **arguments)` prunes a model with the arguments of the plan;
+the pruned model is saved with the name of the module and these arguments. A module
+needs no `prune` if the plan names an operation of `lib.model.surgery` as "op". `prune`
+is also called on a model without values (torch's meta device) when a pruned model is
+loaded. So tensors that it makes for its choice need device="cpu", and the same
+arguments must give the same model. Training runs, costs and points of the frontier, a
+comparison of score and cost, follow from these functions.
 
 A method that ranks heads and neurons by data has one more function,
 `compute_importance_scores(model)`. The step `importance` calls it with the fine-tuned
@@ -27,7 +27,7 @@ from lib.core.spec import to_plain_json
 
 # ([(kept heads, kept neurons) of each remaining layer], arguments of the operation that
 # prunes the model).
-PruningPlan = tuple[list[tuple[int, int]], dict[str, Any]]
+LayerSizesAndPruneArguments = tuple[list[tuple[int, int]], dict[str, Any]]
 
 
 class EncoderSizes(Protocol):
@@ -74,12 +74,12 @@ def import_method(method_name: str) -> ModuleType:
 
 def plan_pruning_by_method(
     method_name: str, encoder_shape: EncoderSizes, kept_flops_share: float
-) -> PruningPlan:
+) -> LayerSizesAndPruneArguments:
     """Return what a pruning method keeps, after a check of what its function returned.
 
     The function `plan_pruning` is a user's own. Where it fails, or returns something
-    else than a PruningPlan, Refused is raised, so that the user sees which file to mend
-    and how. The arguments in the plan are a copy in plain JSON.
+    else than LayerSizesAndPruneArguments, Refused is raised, so that the user sees
+    which file to mend and how. The arguments in the plan are a copy in plain JSON.
 
     method_name: such as "layer_dropping".
     kept_flops_share: the share of the encoder's FLOPs to keep, from 0 to 1."""

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from lib.methods import EncoderSizes, PruningPlan
+    from lib.methods import EncoderSizes, LayerSizesAndPruneArguments
+
+    KeptLayerIndices = list[int]
+    CountByMetric = dict[str, int]
 
 
-def plan_pruning(encoder_shape: EncoderSizes, kept_flops_share: float) -> PruningPlan:
+def plan_pruning(
+    encoder_shape: EncoderSizes, kept_flops_share: float
+) -> LayerSizesAndPruneArguments:
     """Choose which whole layers of an encoder to keep for a share of its FLOPs.
 
     Return ([(heads, neurons) of each remaining layer], {"layers": indices of the
@@ -33,7 +38,7 @@ def plan_pruning(encoder_shape: EncoderSizes, kept_flops_share: float) -> Prunin
     }
 
 
-def prune(model: PreTrainedModel, layers: list[int]) -> dict[str, int]:
+def prune(model: PreTrainedModel, layers: KeptLayerIndices) -> CountByMetric:
     """Remove whole layers of an encoder in place, and keep the given ones.
 
     DistilBERT's student is initialised in this way. Return {"layers": how many layers

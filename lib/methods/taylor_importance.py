@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from lib.methods import EncoderSizes, PruningPlan
+    from lib.methods import EncoderSizes, LayerSizesAndPruneArguments
 
     HeadAndNeuronScores = tuple[Tensor, Tensor]
 
 
-def plan_pruning(encoder_shape: EncoderSizes, kept_flops_share: float) -> PruningPlan:
+def plan_pruning(
+    encoder_shape: EncoderSizes, kept_flops_share: float
+) -> LayerSizesAndPruneArguments:
     """Choose how many heads and neurons of each layer to keep for a share of the FLOPs.
 
     Return ([(heads, neurons) of each layer], {"op": "cut", "heads": M}). The dict is

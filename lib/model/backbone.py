@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import transformers
@@ -18,7 +18,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 
 from . import modeling
 from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
-from .options import HEADLESS, VOCABULARIES, Refused, SurgeryOperation
+from .options import HEADLESS, VOCABULARIES, ContextYield, Refused, SurgeryOperation
 from .parts import get_surgery_operations, set_dropout
 from .surgery import apply_surgery
 
@@ -26,11 +26,15 @@ from .surgery import apply_surgery
 HEADS = {"SequenceClassification": "classifier.", "QuestionAnswering": "qa_outputs."}
 # dtypes of saved weights that are cast to float32 on loading.
 FLOATS = ("F64", "F32", "F16", "BF16")
+TaskHeadKind = str  # A key of HEADS.
+TensorNameAndDtype = tuple[str, str]
+LeaveUnchanged: TypeAlias = None
+SaveNothing: TypeAlias = None
 
 
 def load_with_task_head(
     folder: str | Path,
-    task_head_kind: str,
+    task_head_kind: TaskHeadKind,
     output_count: int,
     dropout: float,
     seed: int,
@@ -56,12 +60,12 @@ def load_with_task_head(
         if model.config.num_labels != output_count:
             raise Refused(
                 f"{folder.name} has {model.config.num_labels} outputs; the task needs "
-                f"{output_count}; {describe_fix_of_head(folder)}"
+                f"{output_count}; {describe_fix_of_unfitting_head(folder)}"
             )
     elif has_saved_surgery(folder):
         raise Refused(
             f"the model in {folder.name} is a {cls}; the task needs a head for "
-            f"{task_head_kind}; {describe_fix_of_head(folder)}"
+            f"{task_head_kind}; {describe_fix_of_unfitting_head(folder)}"
         )
     elif has_tensors_of(HEADS[task_head_kind], folder):
         raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
@@ -104,7 +108,7 @@ def has_saved_surgery(folder: str | Path) -> bool:
 def save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
-    folder: str | Path | None,
+    folder: str | Path | SaveNothing,
 ) -> None:
     """Write a model and its tokenizer to a folder, from which `load` restores both.
 
@@ -156,7 +160,7 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 
 @contextmanager
-def silence_transformers_logging() -> Iterator[None]:
+def silence_transformers_logging() -> ContextYield[None]:
     """Hide the warnings and progress bars of transformers during a `with` block.
 
     The earlier settings are restored after it."""
@@ -175,7 +179,7 @@ def silence_transformers_logging() -> Iterator[None]:
 @contextmanager
 def convert_read_errors_to_user_error(
     file_kind: str, folder: str | Path
-) -> Iterator[None]:
+) -> ContextYield[None]:
     """Turn every error inside a `with` block into one line for the user.
 
     The error becomes Refused, whose message names the folder, so that a damaged file is
@@ -190,8 +194,8 @@ def convert_read_errors_to_user_error(
         raise Refused(f"{folder}: the {file_kind} cannot be read ({why})") from None
 
 
-def set_class_names(
-    model: PreTrainedModel, class_names: Sequence[str] | None
+def set_class_names_and_problem_type(
+    model: PreTrainedModel, class_names: Sequence[str] | LeaveUnchanged
 ) -> PreTrainedModel:
     """Set the names of a model's classes in its configuration, and return the model.
 
@@ -212,7 +216,7 @@ def set_class_names(
     return model
 
 
-def describe_fix_of_head(folder: str | Path) -> str:
+def describe_fix_of_unfitting_head(folder: str | Path) -> str:
     """Return what to do where the saved head of a model does not fit a task.
 
     AutoModel opens no model that was pruned or otherwise changed."""
@@ -310,7 +314,7 @@ def has_tensors_of(module_prefix: str, folder: str | Path) -> bool:
         )
 
 
-def iterate_tensor_names_and_dtypes(folder: str | Path) -> Iterator[tuple[str, str]]:
+def iterate_tensor_names_and_dtypes(folder: str | Path) -> Iterator[TensorNameAndDtype]:
     """Yield (name, dtype) of each tensor of a saved model, without loading the tensors.
 
     The dtype is text as safetensors spells it, such as "F32"."""

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from . import ghost, masks
-from .cut import UnitCountsPerLayer, count_prunable_units
-from .parts import CountsByName, get_layers
+from .cut import RemainingUnitsPerLayerByKind, count_prunable_units
+from .parts import CountByMetric, get_layers
 from .surgery import apply_surgery
 
 
 @torch.no_grad()
-def remove_constant_heads_and_neurons(model: nn.Module) -> UnitCountsPerLayer:
+def remove_constant_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayerByKind:
     """Remove the heads and neurons of a pruned model whose output is constant, in place.
 
     This makes the model smaller and faster. A head or neuron is removed if all its
@@ -43,10 +43,12 @@ def remove_constant_heads_and_neurons(model: nn.Module) -> UnitCountsPerLayer:
         size = attention.attention_head_size
         activated = first.intermediate_act_fn(first.dense.bias)
         selection["heads"].append(
-            list_live_units_folding_dead(value.weight, out, value.bias, size)
+            fold_dead_units_into_bias_and_list_live(value.weight, out, value.bias, size)
         )
         selection["neurons"].append(
-            list_live_units_folding_dead(first.dense.weight, second, activated, 1)
+            fold_dead_units_into_bias_and_list_live(
+                first.dense.weight, second, activated, 1
+            )
         )
     counts = {
         what: [len(indices) for indices in lists] for what, lists in selection.items()
@@ -56,7 +58,7 @@ def remove_constant_heads_and_neurons(model: nn.Module) -> UnitCountsPerLayer:
     return counts
 
 
-def list_live_units_folding_dead(
+def fold_dead_units_into_bias_and_list_live(
     incoming_weights: torch.Tensor,
     next_layer: nn.Linear,
     constant_outputs: torch.Tensor,
@@ -90,7 +92,7 @@ def list_live_units_folding_dead(
     return stay.nonzero().flatten().tolist()
 
 
-def count_dense_and_sparse_bytes(model: nn.Module) -> CountsByName:
+def count_dense_and_sparse_bytes(model: nn.Module) -> CountByMetric:
     """Count the bytes of a pruned float32 model, stored dense and stored sparse.
 
     The sparse number tells how much storage zero weights save. Returns {"bytes_dense":

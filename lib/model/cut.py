@@ -5,28 +5,31 @@ transformers 5 cannot prune heads any more. Letters: A heads, D head size, H hid
 neurons, L layers, M kept heads."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import nn
 
-from .options import Refused, check_known_name
-from .parts import AnyModule, CountsByName, get_layers, slice_linear
+from .options import AllKept, Refused, check_known_name
+from .parts import AnyModule, get_layers, slice_linear
 from .places import FFN1, FFN2, KEY, OUT, QKV, QUERY, VALUE
 
-# {kind, such as "heads": list of kept indices for each of L layers}.
-KeptIndices = dict[str, list[list[int]]]
+# {kind, such as "heads": list of indices for each of L layers}.
+IndicesPerLayerByKind = dict[str, list[list[int]]]
+UnitCountByKind = dict[str, int]  # {kind, such as "heads": number in a layer}.
+UnprunedProjection = str  # Matrix that keeps all heads: "v" or "o".
+KeepFirst: TypeAlias = None  # None in the place of scores: the first units stay.
 # {kind, such as "heads": number that is left in each of L layers}.
-UnitCountsPerLayer = dict[str, list[int]]
+RemainingUnitsPerLayerByKind = dict[str, list[int]]
 
 
 def prune_to_head_count(
     model: nn.Module,
     heads: int,
-    head_scores: Any = None,
-    neuron_scores: Any = None,
-    whole: Collection[str] = (),
-) -> KeptIndices:
+    head_scores: torch.Tensor | KeepFirst = None,
+    neuron_scores: torch.Tensor | KeepFirst = None,
+    whole: Collection[UnprunedProjection] = (),
+) -> IndicesPerLayerByKind:
     """Prune each layer of a model to its M most important attention heads, in place.
 
     M * F / A of the F feed-forward neurons stay, rounded down, where A is the number of
@@ -68,7 +71,7 @@ def prune_to_head_count(
 
 
 def rank_by_importance(
-    importance_scores: torch.Tensor | None,
+    importance_scores: torch.Tensor | KeepFirst,
     model: nn.Module,
     layer_index: int,
     unit_count: int,
@@ -108,7 +111,7 @@ def prune_heads_and_neurons(
     head_order: torch.Tensor,
     kept_head_count: int,
     kept_neurons: torch.Tensor,
-    unpruned_projections: Collection[str] = (),
+    unpruned_projections: Collection[UnprunedProjection] = (),
 ) -> None:
     """Remove heads and neurons of one transformer layer, in place.
 
@@ -147,8 +150,8 @@ def prune_heads_and_neurons(
 
 
 def keep_heads_neurons_or_dimensions(
-    model: nn.Module, **kept_indices_by_kind: Sequence[Sequence[int]]
-) -> UnitCountsPerLayer:
+    model: nn.Module, **kept_indices_per_layer_by_kind: Sequence[Sequence[int]]
+) -> RemainingUnitsPerLayerByKind:
     """Prune a model in place to given heads, neurons or dimensions of each layer.
 
     The indices come from an architecture search, for example. The outputs equal those
@@ -160,19 +163,19 @@ def keep_heads_neurons_or_dimensions(
     the layer, where a list is empty, has an index twice, or has one that does not
     exist. Raises ValueError for another number of lists than L.
 
-    kept_indices_by_kind: for some kinds, L lists of the indices that stay: "heads",
-    "neurons", "embedding" (inputs of the query, key and value projections), "qk"
+    kept_indices_per_layer_by_kind: for some kinds, L lists of the indices that stay:
+    "heads", "neurons", "embedding" (inputs of the query, key and value projections), "qk"
     (dimensions of queries and keys) and "v" (dimensions of values). Indices are those
     of the model as it is now. So "heads" does not go together with "qk" or "v", which
     are cut after the heads. Other kinds are not pruned."""
     encoder_layers = get_layers(model)
-    apart = [what for what in ("qk", "v") if what in kept_indices_by_kind]
-    if "heads" in kept_indices_by_kind and apart:
+    apart = [what for what in ("qk", "v") if what in kept_indices_per_layer_by_kind]
+    if "heads" in kept_indices_per_layer_by_kind and apart:
         raise Refused(
             f"keep heads with {' and '.join(apart)}: give heads alone, or dimensions "
             'of all heads as "qk" and "v"'
         )
-    for what, lists in kept_indices_by_kind.items():
+    for what, lists in kept_indices_per_layer_by_kind.items():
         check_known_name("part to keep", what, count_prunable_units(encoder_layers[0]))
         for number, (layer, chosen) in enumerate(
             zip(encoder_layers, lists, strict=True)
@@ -184,7 +187,7 @@ def keep_heads_neurons_or_dimensions(
     for number, layer in enumerate(encoder_layers):
         chosen = {
             what: torch.tensor(lists[number], device="cpu")
-            for what, lists in kept_indices_by_kind.items()
+            for what, lists in kept_indices_per_layer_by_kind.items()
         }
         stay = {
             what: torch.arange(count, device="cpu")
@@ -198,11 +201,11 @@ def keep_heads_neurons_or_dimensions(
         )
     return {
         what: [len(indices) for indices in lists]
-        for what, lists in kept_indices_by_kind.items()
+        for what, lists in kept_indices_per_layer_by_kind.items()
     }
 
 
-def count_prunable_units(layer: AnyModule) -> CountsByName:
+def count_prunable_units(layer: AnyModule) -> UnitCountByKind:
     """Return the numbers of heads, neurons and dimensions of one transformer layer.
 
     Pruning checks its indices against them. The dict is {kind: number}, with the kinds
@@ -234,8 +237,8 @@ class ZeroFilledPrunedLinear(nn.Linear):
     def __init__(
         self,
         linear: nn.Linear,
-        kept_output_indices: torch.Tensor | None = None,
-        kept_input_indices: torch.Tensor | None = None,
+        kept_output_indices: torch.Tensor | AllKept = None,
+        kept_input_indices: torch.Tensor | AllKept = None,
     ) -> None:
         small = slice_linear(linear, kept_output_indices, kept_input_indices)
         outputs, inputs = small.weight.shape
@@ -261,9 +264,9 @@ class ZeroFilledPrunedLinear(nn.Linear):
 
 def prune_attention_dimensions(
     layer: AnyModule,
-    kept_input_indices: torch.Tensor | None,
-    kept_query_key_indices: torch.Tensor | None,
-    kept_value_indices: torch.Tensor | None,
+    kept_input_indices: torch.Tensor | AllKept,
+    kept_query_key_indices: torch.Tensor | AllKept,
+    kept_value_indices: torch.Tensor | AllKept,
 ) -> None:
     """Remove single dimensions from the attention of one transformer layer, in place.
 

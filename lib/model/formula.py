@@ -24,11 +24,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from .options import Refused, check_known_name
+
+SizeMismatchRule = Literal["truncate", "pad"]
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def evaluate_formula_tree(
     inputs: Any,
     linear_maps_by_name: Mapping[str, Callable[..., Any]],
     functions_by_name: Mapping[str, Callable[..., Any]],
-    size_mismatch_rule: str = "truncate",
+    size_mismatch_rule: SizeMismatchRule = "truncate",
 ) -> Any:
     """Return the value f(x) of a feed-forward network whose function f is a formula.
 

@@ -27,12 +27,14 @@ from torch.nn import functional
 from .options import START, LayerAndGateKind, Refused
 from .parts import (
     AnyModule,
-    CountsByName,
     build_linear_layer,
     get_layers,
     get_surgery_operations,
 )
 from .places import FFN2, OUT, QKV, QUERY
+
+GateRegion = str  # What is gated: "heads", "ffn", "embedding" or "qkv".
+GateCountByKind = dict[str, int]
 
 
 class GatePlan(NamedTuple):
@@ -91,7 +93,7 @@ class GatedLinear(nn.Linear):
 
 
 def plan_gates_of_layer_by_kind(
-    layer: AnyModule, regions: Iterable[str]
+    layer: AnyModule, regions: Iterable[GateRegion]
 ) -> dict[str, GatePlan]:
     """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
 
@@ -126,7 +128,7 @@ def plan_gates_of_layer_by_kind(
     return {kind: what for region in order for kind, what in every[region].items()}
 
 
-def attach_gates(model: nn.Module, regions: Iterable[str]) -> CountsByName:
+def attach_gates(model: nn.Module, regions: Iterable[GateRegion]) -> GateCountByKind:
     """Put gates on every layer of a model in place, and return {kind: number of gates}.
 
     A gate is a trained mask sigmoid(alpha), with alpha = 5 at the start, by which an

@@ -39,10 +39,10 @@ from torch import nn
 from torch.nn import functional
 
 from .int8 import Int8Linear, quantise_to_int8
-from .options import Ghost, Refused, derive_seed
+from .options import Ghost, GhostPosition, Refused, derive_seed
 from .parts import (
     AnyModule,
-    CountsByName,
+    CountByMetric,
     PaddingMask,
     get_layers,
     get_or_attach_padding_mask,
@@ -232,7 +232,7 @@ class GhostedLayer(nn.Module):
         convolution: Convolution,
         ghost_options: Ghost,
         padding_mask: PaddingMask | None,
-        position_in_layer: str,
+        position_in_layer: GhostPosition,
     ) -> None:
         super().__init__()
         self.dense, self.convolution = dense, convolution
@@ -343,7 +343,7 @@ register_attention_function(ATTENTION, attend_with_ghost_heads)
 
 
 def append_ghost_contexts(
-    attention: AnyModule, _inputs: Any, output: tuple[Any, ...]
+    attention: AnyModule, _inputs: Any, attention_output: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """Append contexts of pruned heads, which a convolution generates, to the kept ones.
 
@@ -353,9 +353,13 @@ def append_ghost_contexts(
     they are.
 
     attention: the self-attention, whose attribute `ghost` is the ghost module.
-    output: the output of the self-attention, a tuple with the contexts first."""
-    heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
-    return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
+    attention_output: the output of the self-attention, a tuple with the contexts first."""
+    heads = (
+        attention_output[0]
+        .unflatten(-1, (attention.num_attention_heads, -1))
+        .transpose(1, 2)
+    )
+    return attention.ghost(heads).transpose(1, 2).flatten(2), *attention_output[1:]
 
 
 # {position of a ghost module: (submodule of a transformer layer, attribute of it that
@@ -369,7 +373,9 @@ PLACES = {
 }
 
 
-def find_ghost_modules_by_position(layer: nn.Module) -> dict[str, GhostedLayer]:
+def find_ghost_modules_by_position(
+    layer: nn.Module,
+) -> dict[GhostPosition, GhostedLayer]:
     """Return {position: ghost module} of all ghost modules in a transformer layer.
 
     Ghost modules are convolutions that generate additional features. A position is "qk"
@@ -427,7 +433,7 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
 
 def build_ghost_module(
     layer: AnyModule,
-    position_in_layer: str,
+    position_in_layer: GhostPosition,
     ghost_options: Ghost,
     generator: torch.Generator,
     padding_mask: PaddingMask | None,
@@ -468,7 +474,7 @@ def build_ghost_module(
 
 def add_ghost_modules(
     model: nn.Module, seed: int = 0, **ghost_options: Any
-) -> CountsByName:
+) -> CountByMetric:
     """Put GhostBERT's ghost modules into each layer of a model, in place.
 
     Ghost modules are cheap convolutions that generate additional features, so that a

@@ -8,12 +8,13 @@ pass (dynamic quantisation). Shapes: B batch, T tokens, I inputs, O outputs."""
 import torch
 from torch import nn
 
-from .parts import CountsByName, get_layers
+from .parts import CountByMetric, get_layers
 
 LARGEST = 127
+IntegersAndRowScales = tuple[torch.Tensor, torch.Tensor]
 
 
-def quantise_to_int8(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def quantise_to_int8(values: torch.Tensor) -> IntegersAndRowScales:
     """Quantise a tensor [..., I] to int8, with a scale for each row of I values.
 
     Returns (integers int8 [..., I], scales [..., 1]), so that values is about integers
@@ -55,7 +56,7 @@ class Int8Linear(nn.Module):
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
-def quantise_linear_layers(model: nn.Module) -> CountsByName:
+def quantise_linear_layers(model: nn.Module) -> CountByMetric:
     """Quantise the linear layers of a model's transformer layers to int8, in place.
 
     It needs no training. Layers of subclasses of nn.Linear, such as layers with gates,

@@ -14,7 +14,7 @@ Shapes: B batch, T tokens, H hidden, A heads, M kept heads, D head size.
 """
 
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -31,6 +31,7 @@ from .places import NAMES, STACKS
 from .scores import ATTENTION, ContextsAndMaps, attend_eagerly
 
 Model = TypeVar("Model", bound=nn.Module)
+NamesUnchanged: TypeAlias = None
 
 
 def compute_multi_head_attention(
@@ -96,7 +97,7 @@ class MPNetSelfAttentionAsBert(nn.Module):
         x: torch.Tensor,
         attention_mask: torch.Tensor | None,
         position_bias: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> ContextsAndMaps:
         """Return (contexts [B, T, M * D], attention maps [B, M, T, T]) of an MPNet.
 
         M of the A heads are left after pruning.
@@ -122,7 +123,7 @@ class DistilBertSelfAttentionAsBert(DistilBertSelfAttention):
     # pyrefly: ignore[bad-override]  It returns the attention maps too.
     def forward(
         self, x: torch.Tensor, attention_mask: torch.Tensor | None, _position_bias: None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> ContextsAndMaps:
         return compute_multi_head_attention(self, x, attention_mask)
 
 
@@ -283,7 +284,7 @@ def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
 
 def make_state_dict_with_transformers_names(
     model: nn.Module,
-) -> dict[str, torch.Tensor] | None:
+) -> dict[str, torch.Tensor] | NamesUnchanged:
     """Return a state dict of an MPNet or DistilBERT with transformers' tensor names.
 
     In memory these models have BERT's names of their parts. Saved under transformers'

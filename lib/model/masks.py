@@ -25,12 +25,13 @@ A weight matrix is [O, I] (outputs, inputs), and each of its values has a score.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
+from .options import AllKept
 from .parts import get_layers
 
 FLOOR = 0.005  # Least share of a matrix's weights that the method "soft" keeps.
@@ -45,9 +46,11 @@ EDGE = 1e-4
 # models contain a copy of this module, but not that class, so it cannot be imported
 # here.
 Prune = Any
+LayerIndexPathAndLinear = tuple[int, str, nn.Linear]
+NoTrainedThreshold: TypeAlias = None
 
 
-def list_linear_layers(model: nn.Module) -> list[tuple[int, str, nn.Linear]]:
+def list_linear_layers(model: nn.Module) -> list[LayerIndexPathAndLinear]:
     """Return all linear layers inside the transformer layers of a model, to prune them.
 
     Each is a tuple (number of the transformer layer, counted from 0; name, such as
@@ -100,7 +103,7 @@ def make_global_top_k_masks(
     ]
 
 
-def find_final_score_threshold(prune_options: Prune) -> float | None:
+def find_final_score_threshold(prune_options: Prune) -> float | NoTrainedThreshold:
     """Return the score above which a weight is kept at the end of score-based pruning.
 
     Scores are trained parameters, one for each weight. For the method "soft", where a
@@ -130,7 +133,7 @@ class MaskedWeight(torch.autograd.Function):
         ctx: Any,
         weight: torch.Tensor,
         scores: torch.Tensor | None,
-        mask: torch.Tensor | None,
+        mask: torch.Tensor | AllKept,
     ) -> torch.Tensor:
         # The mask is cast, because a product with a bool tensor is slower.
         mask = None if mask is None else mask.to(weight.dtype)
@@ -171,7 +174,7 @@ class Mask(nn.Module):
             )
 
     @torch.no_grad()
-    def make_binary_mask(self, weight: torch.Tensor) -> torch.Tensor | None:
+    def make_binary_mask(self, weight: torch.Tensor) -> torch.Tensor | AllKept:
         """Return the bool mask [O, I] of a weight matrix; True where a weight stays.
 
         For "magnitude" and "movement" it is None where all weights stay. "soft" keeps

@@ -28,15 +28,15 @@ A plain mix is a control, in which nothing is learned or normalised:
                      row"""
 
 from collections.abc import MutableMapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import Refused, derive_seed
+from .options import MixNorm, Refused, derive_seed
 from .parts import (
-    CountsByName,
+    CountByMetric,
     PaddingMask,
     count_parameters,
     get_encoder,
@@ -48,6 +48,8 @@ from .parts import (
 # Constant that is added to a variance before a division by its root, as in ELMo's code
 # and BERT's LayerNorm. The BERMo paper names none.
 EPS = 1e-12
+TorchInitName = str  # "zeros", or a function of torch.nn.init without its last "_".
+FixedMixKind = Literal["", "mean", "embedding"]  # "" for trained weights.
 
 
 class LayerMix(nn.Module):
@@ -78,12 +80,12 @@ class LayerMix(nn.Module):
     def __init__(
         self,
         state_count: int,
-        normalisation: str,
-        initialisation: str,
+        normalisation: MixNorm,
+        initialisation: TorchInitName,
         dropout: float,
         padding_mask: PaddingMask,
         generator: torch.Generator,
-        fixed_mix_kind: str = "",
+        fixed_mix_kind: FixedMixKind = "",
     ) -> None:
         super().__init__()
         self.norm = normalisation
@@ -235,12 +237,12 @@ def find_layer_mix(model: nn.Module) -> LayerMix | None:
 
 def add_layer_mix(
     model: nn.Module,
-    norm: str,
-    init: str,
+    norm: MixNorm,
+    init: TorchInitName,
     dropout: float = 0.0,
-    plain: str = "",
+    plain: FixedMixKind = "",
     seed: int = 0,
-) -> CountsByName:
+) -> CountByMetric:
     """Let a model's head read a trained weighted sum of all layers' hidden states.
 
     The sum replaces the last hidden state (BERMo section 3.1). This change is the

@@ -4,11 +4,20 @@ options of ghost modules."""
 import difflib
 import hashlib
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import Field, dataclass, fields
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 
 class Refused(ValueError):
@@ -21,7 +30,6 @@ class Refused(ValueError):
 HEADLESS = "fix: save the model without its head, as AutoModel opens it"
 # A tokenizer's folder has one of these files.
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
-MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 # Initial logit alpha of every pruning gate, whose mask is sigmoid(alpha)
 # (lib.model.gates).
 START = 5.0
@@ -32,6 +40,13 @@ FACTOR = 128
 # SurgeryReport: what the change reports, such as numbers of parameters.
 SurgeryOperation = dict[str, Any]
 SurgeryReport = dict[str, Any]
+GhostPosition = Literal["qk", "v", "o", "ffn1", "ffn2"]
+MixNorm = Literal["layers", "layers_affine", "channels", "tokens", "none"]
+MIX_NORMS = get_args(MixNorm)
+AllKept: TypeAlias = None  # None in the place of indices or a mask: nothing is removed.
+T = TypeVar("T")
+# What a `with` block gets: return type of a generator under `contextmanager`.
+ContextYield: TypeAlias = Iterator[T]
 LayerAndGateKind = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 
 
@@ -243,7 +258,7 @@ class Ghost(Option):
     are the channels of this convolution; 0 for other kinds."""
 
     kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]
-    positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
+    positions: tuple[GhostPosition, ...]
     kernel: Count
     features: Count = 1
     softmax: bool = False

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from .options import SurgeryOperation
+from .options import AllKept, SurgeryOperation
 
 # Type of a module of transformers or of this folder. It is Any, because torch gives the
 # attributes of a module no types that a type checker could use.
 AnyModule = Any
-# {what is counted, such as "parameters": number}.
-CountsByName = dict[str, int]
+# {metric, such as "parameters": number}.
+CountByMetric = dict[str, int]
 
 
 def get_encoder(model: nn.Module) -> AnyModule:
@@ -46,7 +46,7 @@ def get_last_embedding_module(model: nn.Module) -> AnyModule:
     )
 
 
-def count_parameters(model: nn.Module) -> CountsByName:
+def count_parameters(model: nn.Module) -> CountByMetric:
     """Return {"parameters": number of parameters of a model}.
 
     It is a dict so that it can be joined with other metrics of the model."""
@@ -75,8 +75,8 @@ def get_surgery_operations(model: nn.Module) -> list[SurgeryOperation]:
 
 def slice_linear(
     linear_layer: nn.Linear,
-    output_indices: torch.Tensor | None = None,
-    input_indices: torch.Tensor | None = None,
+    output_indices: torch.Tensor | AllKept = None,
+    input_indices: torch.Tensor | AllKept = None,
 ) -> nn.Linear:
     """Copy some rows (outputs) and columns (inputs) of a linear layer into a new one.
 

@@ -9,7 +9,7 @@ probabilities after dropout. Here every attention calls `compute_masked_scores`,
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.compiler import is_exporting
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
+from .options import ContextYield
 from .parts import AnyModule, get_last_embedding_module, get_layers
 
 ContextsAndMaps = tuple[torch.Tensor, torch.Tensor]
@@ -142,7 +143,7 @@ register_attention_function(ATTENTION, attend_eagerly)
 @contextmanager
 def use_eager_attention(
     model: PreTrainedModel, is_enabled: bool = True
-) -> Iterator[None]:
+) -> ContextYield[None]:
     """Let a model compute attention without a fused kernel during a `with` block.
 
     It then uses `attend_eagerly`, so that attention scores can be recorded or dropout
@@ -162,7 +163,7 @@ def use_eager_attention(
 
 
 @contextmanager
-def record_attention_scores(model: PreTrainedModel) -> Iterator[list[torch.Tensor]]:
+def record_attention_scores(model: PreTrainedModel) -> ContextYield[list[torch.Tensor]]:
     """Record the raw attention scores of each forward pass during a `with` block.
 
     Yields a list that each forward pass fills anew with the scores [B, A, T, T] of the

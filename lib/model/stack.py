@@ -13,9 +13,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .formula import OPERATIONS, evaluate_formula_tree, parse_feed_forward_formula
+from .formula import (
+    OPERATIONS,
+    SizeMismatchRule,
+    evaluate_formula_tree,
+    parse_feed_forward_formula,
+)
 from .options import Refused
-from .parts import AnyModule, CountsByName, count_parameters, get_encoder, get_layers
+from .parts import AnyModule, CountByMetric, count_parameters, get_encoder, get_layers
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
@@ -122,7 +127,7 @@ class FeedForwardStack(nn.Module):
         feed_forward_formula: str,
         network_count: int,
         inner_channel_count: int,
-        size_mismatch_rule: str,
+        size_mismatch_rule: SizeMismatchRule,
     ) -> None:
         """Choose which feed-forward networks of this stack compute, and their formula.
 
@@ -190,7 +195,7 @@ class TrigramEmbedding(nn.Module):
         return self.dense(torch.cat((after, x, before), -1))
 
 
-def add_trigram_embedding(model: nn.Module, width: int) -> CountsByName:
+def add_trigram_embedding(model: nn.Module, width: int) -> CountByMetric:
     """Replace the token embedding of a model by a smaller one, in place.
 
     The new embedding is a TrigramEmbedding, as in MobileBERT: a narrow table, and a
@@ -215,7 +220,7 @@ def add_trigram_embedding(model: nn.Module, width: int) -> CountsByName:
     }
 
 
-def add_feed_forward_stacks(model: nn.Module, net: ArchitectureJson) -> CountsByName:
+def add_feed_forward_stacks(model: nn.Module, net: ArchitectureJson) -> CountByMetric:
     """Put EfficientBERT's searched feed-forward networks into each layer, in place.
 
     Each layer gets a stack of such networks instead of its single feed-forward network.
@@ -248,13 +253,13 @@ def add_feed_forward_stacks(model: nn.Module, net: ArchitectureJson) -> CountsBy
     }
 
 
-def initialise_weights(new_module: Module, model: nn.Module) -> Module:
+def initialise_weights(new_module: Module, model_to_match: nn.Module) -> Module:
     """Initialise a new module, give it a model's device and dtype, and return it.
 
     Linear and embedding weights are drawn from a normal distribution whose standard
     deviation is `initializer_range` of the model's configuration. Biases of linear
     layers and the embedding of the padding token are 0."""
-    config: Any = model.config
+    config: Any = model_to_match.config
     for part in new_module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, 0.0, config.initializer_range)
@@ -262,4 +267,4 @@ def initialise_weights(new_module: Module, model: nn.Module) -> Module:
                 nn.init.zeros_(part.bias)
             elif part.padding_idx is not None:
                 part.weight.data[part.padding_idx].zero_()
-    return new_module.to(next(model.parameters()))
+    return new_module.to(next(model_to_match.parameters()))

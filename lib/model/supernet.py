@@ -6,7 +6,7 @@ description of an architecture, as a JSON dict or as an object whose `to_json` r
 this dict. `convert_architecture_to_json` describes the keys of the dict."""
 
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 import transformers
 
@@ -19,6 +19,8 @@ from .stack import ArchitectureJson
 # Exported models contain a copy of this module, but not that class, so it cannot be
 # imported here.
 Net = Any
+BertDefaults: TypeAlias = None
+WholeSupernet: TypeAlias = None
 
 
 def convert_architecture_to_json(net: Net | ArchitectureJson) -> ArchitectureJson:
@@ -52,7 +54,7 @@ def read_architecture_of_model(model: transformers.PreTrainedModel) -> Architect
 def build_model_of_architecture(
     net: Net | ArchitectureJson,
     model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
-    reference_config: transformers.PretrainedConfig | None = None,
+    vocabulary_config: transformers.PretrainedConfig | BertDefaults = None,
     **config_values: Any,
 ) -> transformers.PreTrainedModel:
     """Build a model of an EfficientBERT architecture, with random weights.
@@ -64,7 +66,7 @@ def build_model_of_architecture(
     net: the description of the architecture: hidden size, heads, and the feed-forward
     networks of each layer.
     model_class: the class of transformers, with or without a head.
-    reference_config: a configuration from which vocabulary size, number of positions,
+    vocabulary_config: a configuration from which vocabulary size, number of positions,
     number of token types and padding token are taken instead of BERT's. A number that
     it lacks, as MPNet's lacks that of token types, is 1.
     config_values: further values of the configuration, such as num_labels."""
@@ -85,8 +87,8 @@ def build_model_of_architecture(
         "hidden_act": "gelu_pytorch_tanh",
     }
     shared: dict[str, Any] = (
-        {name: getattr(reference_config, name, 1) for name in tables}
-        if reference_config
+        {name: getattr(vocabulary_config, name, 1) for name in tables}
+        if vocabulary_config
         else {}
     )
     ops: list[dict[str, Any]] = [{"op": "stack", "net": net}]
@@ -99,7 +101,7 @@ def build_model_of_architecture(
 
 def activate_subnetwork(
     model: transformers.PreTrainedModel,
-    architecture: Net | ArchitectureJson | None = None,
+    architecture: Net | ArchitectureJson | WholeSupernet = None,
 ) -> None:
     """Let a supernet compute as one of the smaller networks that it contains, in place.
 

@@ -4,18 +4,21 @@ transformers' `output_hidden_states` leaves out a layer that was replaced by ano
 module, without an error; these hooks record such a layer too. Shapes: B batch, T
 tokens, H hidden, L layers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from .options import ContextYield
 from .parts import AnyModule, get_last_embedding_module, get_layers
 
 # {"embedding": tensor, "attention", "ffn": [tensor of each layer]}.
-RecordedStates = dict[str, Any]
+EmbeddingAttentionAndFfnStates = dict[str, Any]
 
 
 @contextmanager
-def record_hidden_states(model: AnyModule) -> Iterator[RecordedStates]:
+def record_hidden_states(
+    model: AnyModule,
+) -> ContextYield[EmbeddingAttentionAndFfnStates]:
     """Record a model's hidden states [B, T, H] during a `with` block, for distillation.
 
     Yields a dict that each forward pass fills anew. "embedding" is one tensor.

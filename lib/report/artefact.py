@@ -69,6 +69,9 @@ from lib.stats.compare import MetricColumn
 if TYPE_CHECKING:
     from lib.report.explore import LiveFigure
 
+# A notebook's function `grid`: f(profile, **parameters) -> Rows.
+RowsOfProfileAndParameters = Callable[..., list[Row]]
+
 ENVIRONMENT.filters["escaped"] = escape_markdown_line
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
@@ -204,7 +207,7 @@ class Page:
 
     def collect_runs(
         self,
-        rows_or_grid: Callable[..., list[Row]] | Sequence[Row],
+        rows_or_grid: RowsOfProfileAndParameters | Sequence[Row],
         list_lookup_only_rows: Callable[[], Sequence[Row]] | None = None,
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
@@ -368,7 +371,7 @@ class Page:
     def show_figure(
         self,
         figure: Figure,
-        data: pd.DataFrame,
+        plotted_data: pd.DataFrame,
         file_suffix: str = "",
         hides_toy_scale_warning: bool = False,
     ) -> None:
@@ -379,15 +382,15 @@ class Page:
         figure warns that its numbers are of toy scale, except on a user's own data or
         model.
 
-        data: the numbers that the figure draws.
+        plotted_data: the numbers that the figure draws.
         file_suffix: a suffix of the files' names, where a page has several
         figures. If it contains "recorded", the figure shows results stored in the
         repository, and has no warning.
         hides_toy_scale_warning: whether the warning is left out, since the figure shows
         no results of training."""
-        if data.dropna(how="all").empty:
+        if plotted_data.dropna(how="all").empty:
             plt.close(figure)
-            columns = escape_markdown_line(", ".join(map(str, data)))
+            columns = escape_markdown_line(", ".join(map(str, plotted_data)))
             return display_text(
                 f"Not measured yet: the picture that belongs here. It draws {columns}."
             )
@@ -411,7 +414,7 @@ class Page:
         with disk.write_atomically(self.folder / f"{stem}.png") as place:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.written_files.append(f"{stem}.png")
-        self._write_file(f"{stem}.figure.csv", data.to_csv(index=False))
+        self._write_file(f"{stem}.figure.csv", plotted_data.to_csv(index=False))
         display_figure(figure, f"{stem}.png", svg)
 
     def show_live_figure(self, figure: "LiveFigure") -> None:
@@ -834,7 +837,9 @@ intervals over seeds and rows. They are of the runs above, so nothing is trained
 
 
 def explore_model_differences(
-    runs: Runs, columns: Sequence[MetricColumn] = (), word_for_model: str = "model"
+    runs: Runs,
+    printed_columns: Sequence[MetricColumn] = (),
+    word_for_model: str = "model",
 ) -> None:
     """Let a user of JupyterLab choose a baseline, and plot all models minus it.
 
@@ -843,12 +848,14 @@ def explore_model_differences(
     JupyterLab, and with fewer than two models, nothing is shown.
 
     runs: the results of a notebook's experiments.
-    columns: metrics that the paper's table prints. A task that has no metric there is
-    scored by its first metric.
+    printed_columns: metrics that the paper's table prints. A task that has no metric
+    there is scored by its first metric.
     word_for_model: how the axis label calls a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
-        gaps = runs.estimate_differences_from_baseline(baseline, columns).items()
+        gaps = runs.estimate_differences_from_baseline(
+            baseline, printed_columns
+        ).items()
         data = plot.make_forest_plot_data(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
         )

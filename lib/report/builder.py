@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,7 +25,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store, print_once
-from lib.core.types import ExperimentSize
+from lib.core.types import ContextYield, Digest, ExperimentSize
 from lib.report import equation, front, verdicts
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ Seconds: TypeAlias = float
 
 
 @cache
-def digest_shared_page_inputs() -> str:
+def digest_shared_page_inputs() -> Digest:
     """Return one digest of all files on which every notebook's HTML page depends.
 
     They are the code and settings of lib, the templates of pages, all files below
@@ -60,7 +60,7 @@ def digest_shared_page_inputs() -> str:
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
 
-def digest_page_inputs(builder: PageBuilder, store: Store) -> str:
+def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
     """Return a digest of all that a notebook's HTML page is made from.
 
     It covers the text of the notebook, the code, the files below data/published (such
@@ -108,7 +108,7 @@ class PageBuilder:
     rows_by_variable: dict[str, list[Row]] = field(default_factory=dict)
     unfinished_specs: set[Spec] = field(default_factory=set)
     failure_reason: str = ""
-    last_tried_digest: str = ""
+    last_tried_digest: Digest = ""
 
     @property
     def html_path(self) -> Path:
@@ -144,7 +144,7 @@ class PageBuilder:
 
 class HtmlAndDigest(NamedTuple):
     html: str
-    digest: str
+    digest: Digest
 
 
 def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
@@ -161,8 +161,8 @@ def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
 
 
 def compute_digest_of_page_files(
-    builder: PageBuilder, input_digest: str, html_text: str
-) -> str:
+    builder: PageBuilder, input_digest: Digest, html_text: str
+) -> Digest:
     """Return the digest that stands at the end of an HTML page, to recognise changes.
 
     It covers the digest of what the page is made from, its HTML, and its other files on
@@ -180,7 +180,7 @@ def compute_digest_of_page_files(
     )
 
 
-def is_page_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
+def is_page_up_to_date(builder: PageBuilder, input_digest: Digest) -> bool:
     """Return whether a page on disk is current, so that it need not be made again.
 
     The page is current if it was made from what `input_digest` stands for, and if none
@@ -194,7 +194,7 @@ def is_page_up_to_date(builder: PageBuilder, input_digest: str) -> bool:
     )
 
 
-def render_page(builder: PageBuilder, input_digest: str) -> Seconds:
+def render_page(builder: PageBuilder, input_digest: Digest) -> Seconds:
     """Execute a notebook and write its HTML page. Return the seconds that it took.
 
     At the profiles (sizes of the experiments) mini and base, which have committed
@@ -242,7 +242,7 @@ def remove_outdated_pictures(
 
 
 @contextmanager
-def hold_page_lock(folder: Path, notebook_id: str) -> Iterator[None]:
+def hold_page_lock(folder: Path, notebook_id: str) -> ContextYield[None]:
     """Hold the lock of a page in the `with` block, so that only one process makes it.
 
     If another process has the lock, a line says so and this process waits. Before the

@@ -141,7 +141,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
         "bars": [
             compute_effect_bar_positions(row)
             for row in rows
-            if row["low"] and compute_expected_effect(row)
+            if row["low"] and compute_expected_effect_minus_no_effect(row)
         ][:BARS],
     }
 
@@ -163,7 +163,7 @@ def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
     return is_central and verdict_row["profile"] == judging.SCALE and not is_twice
 
 
-def compute_expected_effect(verdict_row: Mapping[str, str]) -> float:
+def compute_expected_effect_minus_no_effect(verdict_row: Mapping[str, str]) -> float:
     """Return the expected effect of a comparison, less the value of no effect.
 
     The index of pages draws measured effects relative to it. The expected effect is the
@@ -194,7 +194,7 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
     def compute_position_percent(effect_column: str) -> float:
         share = (
             float(verdict_row[effect_column]) - float(verdict_row["no_effect"])
-        ) / compute_expected_effect(verdict_row)
+        ) / compute_expected_effect_minus_no_effect(verdict_row)
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position_percent("low"), compute_position_percent("high")])

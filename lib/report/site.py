@@ -13,7 +13,7 @@ Each has a folder of its own below `figures/scratch/`, and the index of their pr
 lists them last."""
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -30,7 +30,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.types import ExperimentSize, Json
+from lib.core.types import ContextYield, ExperimentSize, Json
 from lib.papers import grids
 from lib.report import front, verdicts
 from lib.report.builder import (
@@ -166,7 +166,7 @@ class Report:
                     self.begin(builder)
 
     @contextmanager
-    def render_pages_during_runs(self) -> Generator[None, None, None]:
+    def render_pages_during_runs(self) -> ContextYield[None]:
         """Make HTML pages in a second process while the `with` block executes runs.
 
         Pages that wait for no run are made first, one by one. Each other page is made

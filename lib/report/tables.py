@@ -22,7 +22,7 @@ from lib.claims.words import JudgingInputs, explain_model_that_learned_little
 from lib.core.rows import ExperimentOutcome, Row, format_kept_head_fraction
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.types import ExperimentSize
+from lib.core.types import ExperimentSize, ModelName, TaskName
 from lib.data.unseen import LONG
 from lib.papers import grids
 from lib.stats import compare
@@ -195,7 +195,7 @@ class Runs:
         return f"{opening} {rows}, mean ± standard deviation (seeds){closing_text}"
 
     def tabulate_scores_by_task(
-        self, columns: Sequence[MetricColumn] = ()
+        self, printed_columns: Sequence[MetricColumn] = ()
     ) -> list[ScoreTable]:
         """Return tables of mean scores over seeds, one for each source of results.
 
@@ -206,19 +206,21 @@ class Runs:
         size toy), "recorded, mini" (results at mini that are stored in the repository)
         or similar. `compare.join_tables_by_row` puts the tables beside the paper's.
 
-        columns: metrics that the paper's table prints; at mini and base only the first
-        of each task counts. A task without a metric there is scored by its first
-        metric."""
+        printed_columns: metrics that the paper's table prints; at mini and base only
+        the first of each task counts. A task without a metric there is scored by its
+        first metric."""
         return [
             compare.make_score_table_by_task(
-                frame, grids.select_score_columns_by_task(scale, columns), source
+                frame,
+                grids.select_score_columns_by_task(scale, printed_columns),
+                source,
             )
             for source, frame, scale in self.result_frames_with_source
         ]
 
     def tabulate_run_scores_in_points(
         self,
-        columns: Sequence[MetricColumn] = (),
+        printed_columns: Sequence[MetricColumn] = (),
         transform_scores: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
             points
         ),
@@ -232,15 +234,15 @@ class Runs:
         profile of that run, the size of the experiments). Scores of missing runs are
         nan.
 
-        columns: metrics that the paper's table prints; at mini and base only the first
-        of each task counts. A task without a metric there is scored by its first
-        metric.
+        printed_columns: metrics that the paper's table prints; at mini and base only
+        the first of each task counts. A task without a metric there is scored by its
+        first metric.
         transform_scores: a function applied to the scores of each source, such as
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
             transform_scores(
                 compare.tabulate_run_scores_in_points(
-                    frame, grids.select_score_columns_by_task(scale, columns)
+                    frame, grids.select_score_columns_by_task(scale, printed_columns)
                 )
             ).assign(source=source, scale=scale)
             for source, frame, scale in self.result_frames_with_source
@@ -248,10 +250,10 @@ class Runs:
 
     def estimate_differences(
         self,
-        model_name: str,
-        baseline: str,
+        model_name: ModelName,
+        baseline: ModelName,
         group_columns: str | list[str] = "task",
-        columns: Sequence[MetricColumn] = (),
+        printed_columns: Sequence[MetricColumn] = (),
     ) -> EstimateBySourceAndGroup:
         """Return the score of one model minus that of another, for each group of runs.
 
@@ -268,12 +270,12 @@ class Runs:
         model_name, baseline: names of the models; `baseline` is subtracted.
         group_columns: a label of the experiments by which they are grouped. With
         several labels a group is a tuple of values.
-        columns: metrics that the paper's table prints. A task is scored by the mean of
-        its metrics there, at mini and base by the first of them; if it has none there,
-        by its first metric."""
+        printed_columns: metrics that the paper's table prints. A task is scored by the
+        mean of its metrics there, at mini and base by the first of them; if it has none
+        there, by its first metric."""
         estimates = {}
         for source, frame, scale in self.result_frames_with_source:
-            columns_by_task = grids.select_score_columns_by_task(scale, columns)
+            columns_by_task = grids.select_score_columns_by_task(scale, printed_columns)
             for value, rows in frame.groupby(group_columns, sort=False):
                 e = self.estimate_difference(
                     rows, model_name, baseline, columns_by_task, scale
@@ -285,9 +287,9 @@ class Runs:
     def estimate_difference(
         self,
         frame: pd.DataFrame,
-        model_name: str,
-        baseline: str,
-        columns_by_task: dict[str, tuple[MetricColumn, ...]],
+        model_name: ModelName,
+        baseline: ModelName,
+        columns_by_task: dict[TaskName, tuple[MetricColumn, ...]],
         profile: ExperimentSize,
     ) -> Estimate | None:
         """Return the score of one model minus that of another, paired by seed.
@@ -313,7 +315,7 @@ class Runs:
         self,
         method_frame: pd.DataFrame,
         baseline_frame: pd.DataFrame,
-        columns_by_task: dict[str, tuple[MetricColumn, ...]],
+        columns_by_task: dict[TaskName, tuple[MetricColumn, ...]],
         profile: ExperimentSize,
     ) -> Estimate | None:
         """Return the score in one frame minus that in another, paired by seed.
@@ -373,7 +375,7 @@ class Runs:
         return replace(estimate_paired_difference(pairs), **aims) if pairs else None
 
     def estimate_differences_from_baseline(
-        self, baseline: str, columns: Sequence[MetricColumn] = ()
+        self, baseline: ModelName, printed_columns: Sequence[MetricColumn] = ()
     ) -> EstimateBySourceAndGroup:
         """Return each model's score minus that of a baseline, on each task.
 
@@ -385,12 +387,12 @@ class Runs:
         95 % interval. Models of all widths are compared with the one baseline.
 
         baseline: one of `model_names`, such as "Prune, 3/12".
-        columns: metrics that the paper's table prints. A task is scored by the mean of
-        its metrics there, at mini and base by the first of them; if it has none there,
-        by its first metric."""
+        printed_columns: metrics that the paper's table prints. A task is scored by the
+        mean of its metrics there, at mini and base by the first of them; if it has none
+        there, by its first metric."""
         estimates = {}
         for source, frame, scale in self.result_frames_with_source:
-            columns_by_task = grids.select_score_columns_by_task(scale, columns)
+            columns_by_task = grids.select_score_columns_by_task(scale, printed_columns)
             for task, rows in frame.groupby("task", sort=False):
                 parts = split_frame_by_model(rows)
                 base = parts.pop(baseline, rows[:0])
@@ -402,7 +404,7 @@ class Runs:
         return estimates
 
     @property
-    def model_names(self) -> list[str]:
+    def model_names(self) -> list[ModelName]:
         """Return the names of all models with a finished run, for a list of choices.
 
         A name includes the share of kept attention heads, where the experiments have it
@@ -414,7 +416,7 @@ class Runs:
         return list(dict.fromkeys(chain(*parts)))
 
     def estimate_differences_to_other_models(
-        self, model_name: str, columns: Sequence[MetricColumn] = ()
+        self, model_name: ModelName, printed_columns: Sequence[MetricColumn] = ()
     ) -> EstimateBySourceAndGroup:
         """Return the score of a model minus that of each other model, paired by seed.
 
@@ -425,15 +427,15 @@ class Runs:
         SST-2". Models are compared at equal width. The Estimate has the mean difference
         in points, positive where `model_name` is better, and its 95 % interval.
 
-        columns: metrics that the paper's table prints. A task is scored by the mean of
-        its metrics there, at mini and base by the first of them; if it has none there,
-        by its first metric."""
+        printed_columns: metrics that the paper's table prints. A task is scored by the
+        mean of its metrics there, at mini and base by the first of them; if it has none
+        there, by its first metric."""
         estimates = {}
         models = [frame["model"] for _, frame, _ in self.result_frames_with_source]
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
             gaps = (
-                self.estimate_differences(model_name, rival, by, columns)
+                self.estimate_differences(model_name, rival, by, printed_columns)
                 if rival != model_name
                 else {}
             )
@@ -445,7 +447,7 @@ class Runs:
         return estimates
 
 
-def split_frame_by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def split_frame_by_model(frame: pd.DataFrame) -> dict[ModelName, pd.DataFrame]:
     """Return {name of a model: its rows} of a frame with the results of experiments.
 
     If the frame has a column `m` (kept attention heads), the name includes the share of
@@ -651,7 +653,7 @@ def split_columns_to_fit_page(
         size = min(size - 1, -(-len(columns) // (len(parts) + 1)))
 
 
-def tabulate_finished_and_missing_seeds(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_finished_and_missing_seeds(result_frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the experiments that a page rests on, and of missing seeds.
 
     It has a row for experiments that differ in the seed alone. The columns are run
@@ -660,13 +662,17 @@ def tabulate_finished_and_missing_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     text. A column of seeds is left out where it would be empty. "once" stands for a run
     without a seed.
 
-    frame: results of experiments, as `collect_results` returns them."""
-    metrics = {name for run in frame["run"].dropna() for name in run.metrics}
-    labels = [name for name in frame if name not in HIDDEN and name not in metrics]
-    table = frame[labels].astype(object).fillna("")
-    table.insert(0, "run", [spec.step for spec in frame["spec"]])
-    seeds = ["once" if spec.seed is None else str(spec.seed) for spec in frame["spec"]]
-    has_run = frame["run"].notna()
+    result_frame: results of experiments, as `collect_results` returns them."""
+    metrics = {name for run in result_frame["run"].dropna() for name in run.metrics}
+    labels = [
+        name for name in result_frame if name not in HIDDEN and name not in metrics
+    ]
+    table = result_frame[labels].astype(object).fillna("")
+    table.insert(0, "run", [spec.step for spec in result_frame["spec"]])
+    seeds = [
+        "once" if spec.seed is None else str(spec.seed) for spec in result_frame["spec"]
+    ]
+    has_run = result_frame["run"].notna()
     table = table.assign(
         seeds=seeds, there=has_run.map({True: "seeds there", False: "missing"})
     )

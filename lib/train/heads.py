@@ -57,7 +57,7 @@ def load_task_model_and_tokenizer(
     if has_head and task.labels and head_classes.lower() not in fitting:
         raise Refused(
             f"the head's classes are {head_classes}, the task's {task_classes}; "
-            f"{backbone.describe_fix_of_head(model_folder)}"
+            f"{backbone.describe_fix_of_unfitting_head(model_folder)}"
         )
     return model, tokenizer
 
