@@ -557,7 +557,7 @@ def made(store, spec, **more):
     spec = spec if spec.seed is not None else spec.with_seed(1)
     for parent in spec.input_specs_with_seeds.values():
         made(store, parent)
-    return execute(spec, store, keep_weights=STEPS[spec.step].weights, **more)
+    return execute(spec, store, keep_weights=STEPS[spec.step].saves_weights, **more)
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,7 @@ def compared(one, rows):
     if not all(parts):
         return None
     left = iter(parts)
-    return (one.measure, one.about), [
+    return (one.measure, one.measure_argument), [
         (w, [next(left) for _ in models]) for w, models in one.terms
     ]
 

@@ -80,7 +80,7 @@ def even(share, n=600):
 def told(low, high, text="a > b", mean=None, **more):
     """A Result with this interval, of three seeds and Student's freedom of two."""
     mean = (low + high) / 2 if mean is None else mean
-    e = paired.Estimate(mean, low, high, 3, 1, 1.0, 0.04, freedom=2.0)
+    e = paired.Estimate(mean, low, high, 3, 1, 1.0, 0.04, degrees_of_freedom=2.0)
     return Result("G1", parse_comparison(text), "SST-2", e, 3, 3, **more)
 
 
@@ -186,7 +186,7 @@ TINY = nextafter(0.0, 1.0)
         ("a ~ b +- 2", -3.0, 1.0, 2.5, NOISY),
     ],
 )
-@pytest.mark.parametrize("kind", ["printed", "interest"])
+@pytest.mark.parametrize("kind", ["printed", "smallest_effect_of_interest"])
 def test_each_word_at_the_edge_of_its_rule(text, low, high, aim, word, kind):
     assert told(low, high, text, **{kind: aim}).verdict_word == word
 
@@ -227,10 +227,17 @@ def test_not_measured_comes_before_all_else():
 
 
 def test_what_the_paper_prints_counts_before_an_interest():
-    assert told(-1, 1, printed=0.5, interest=2.0).verdict_word == NOISY
-    assert told(-1, 1, printed=2.0, interest=0.5).verdict_word == NO_EFFECT
+    assert (
+        told(-1, 1, printed=0.5, smallest_effect_of_interest=2.0).verdict_word == NOISY
+    )
+    assert (
+        told(-1, 1, printed=2.0, smallest_effect_of_interest=0.5).verdict_word
+        == NO_EFFECT
+    )
     # A printed value that is no effect leaves no aim, whatever the plan names.
-    assert told(-1, 1, printed=0.0, interest=2.0).verdict_word == NOISY
+    assert (
+        told(-1, 1, printed=0.0, smallest_effect_of_interest=2.0).verdict_word == NOISY
+    )
 
 
 def by_rule(region, interval, values, null):
@@ -265,7 +272,9 @@ def test_the_word_is_that_of_an_independent_function(
     text, one, other, printed, interest
 ):
     low, high = sorted((one, other))
-    result = told(low, high, text, printed=printed, interest=interest)
+    result = told(
+        low, high, text, printed=printed, smallest_effect_of_interest=interest
+    )
     null = 1.0 if text.startswith(("variance", "size")) else 0.0
     region = result.comparison.bounds
     assert result.value_of_no_effect == null
@@ -323,20 +332,33 @@ def test_an_agreeing_effect_below_the_one_of_interest_says_so():
     """Without a printed value; an effect above the smallest one of interest is nothing
     to tell."""
     below = "weaker than the effect of interest"
-    assert told(0.5, 1.5, "a > b", interest=3.0).effect_strength_remark == below
-    assert told(-1.5, -0.5, "a < b", interest=-3.0).effect_strength_remark == below
     assert (
-        told(0.5, 1.5, "a > b", interest=0.2).effect_strength_remark
-        == told(0.5, 1.5, "a > b", interest=1).effect_strength_remark
+        told(0.5, 1.5, "a > b", smallest_effect_of_interest=3.0).effect_strength_remark
+        == below
     )
-    assert told(0.5, 1.5, "a > b", interest=1).effect_strength_remark == ""
+    assert (
+        told(
+            -1.5, -0.5, "a < b", smallest_effect_of_interest=-3.0
+        ).effect_strength_remark
+        == below
+    )
+    assert (
+        told(0.5, 1.5, "a > b", smallest_effect_of_interest=0.2).effect_strength_remark
+        == told(0.5, 1.5, "a > b", smallest_effect_of_interest=1).effect_strength_remark
+    )
+    assert (
+        told(0.5, 1.5, "a > b", smallest_effect_of_interest=1).effect_strength_remark
+        == ""
+    )
 
 
 def test_an_equivalence_that_is_broken_reads_they_differ():
     assert told(2.0, 3.0, "a ~ b +- 1").verdict_text == "they differ"
     assert told(-3.0, -2.0, "a ~ b +- 1").verdict_word == OPPOSITE
     assert told(-3.0, -2.0).verdict_text == OPPOSITE
-    assert told(2.0, 3.0, "a ~ b +- 1", holm=0.01).verdict_text == "they differ †"
+    assert (
+        told(2.0, 3.0, "a ~ b +- 1", holm_p_value=0.01).verdict_text == "they differ †"
+    )
     assert told(40.0, 40.0, "diverged :: a = value 0").verdict_text == OPPOSITE
 
 
@@ -400,12 +422,12 @@ def test_p_is_0_05_where_an_interval_ends_at_the_region():
 
 def test_holm_is_over_cells_that_count_and_those_of_other_claims():
     results = [told(1.0, 2.0, "a >= b - 0.5") for _ in range(4)]
-    results[1] = replace(results[1], beside=True)
-    results[2] = replace(results[2], same_as="G7")
+    results[1] = replace(results[1], is_single_task_of_mean=True)
+    results[2] = replace(results[2], claim_that_counts_it="G7")
     results.append(replace(results[0], reason="not here"))
     p = results[0].p_value
     found = words.add_holm_corrected_p_values(results, [])
-    assert [r.holm for r in found] == [
+    assert [r.holm_p_value for r in found] == [
         pytest.approx(2 * p),
         None,
         None,
@@ -413,21 +435,22 @@ def test_holm_is_over_cells_that_count_and_those_of_other_claims():
         None,
     ]
     more = words.add_holm_corrected_p_values(results, [0.9, 0.5])
-    assert more[0].holm == pytest.approx(4 * p) and more[1].holm is None
-    assert [replace(r, holm=None) for r in found] == results
+    assert more[0].holm_p_value == pytest.approx(4 * p) and more[1].holm_p_value is None
+    assert [replace(r, holm_p_value=None) for r in found] == results
 
 
 def test_the_mark_is_for_decided_words_below_0_05_after_holm():
-    assert told(1.0, 2.0, holm=0.049).verdict_text == "agrees †"
-    assert told(1.0, 2.0, holm=0.05).verdict_text == "agrees"
+    assert told(1.0, 2.0, holm_p_value=0.049).verdict_text == "agrees †"
+    assert told(1.0, 2.0, holm_p_value=0.05).verdict_text == "agrees"
     assert (
-        told(1.0, 2.0, printed=9.0, holm=0.01).verdict_text
+        told(1.0, 2.0, printed=9.0, holm_p_value=0.01).verdict_text
         == "agrees (weaker than printed) †"
     )
     assert (
-        told(-1.0, 1.0, printed=9.0, holm=0.01).verdict_text == "no such effect here †"
+        told(-1.0, 1.0, printed=9.0, holm_p_value=0.01).verdict_text
+        == "no such effect here †"
     )
-    assert told(-1.0, 1.0, holm=0.01).verdict_text == NOISY
+    assert told(-1.0, 1.0, holm_p_value=0.01).verdict_text == NOISY
 
 
 @pytest.mark.papers("ghostbert")
@@ -447,7 +470,7 @@ def test_a_page_takes_the_other_cells_of_a_paper_from_the_committed_table(monkey
     monkeypatch.setattr(source, "read_verdicts_csv", lambda: rows)
     one = words.Verdict("G1", (result,), profile="mini", kind="finding")
     (found,) = source.correct_p_values_by_holm({"G1": one})["G1"].results
-    assert found.holm == pytest.approx(3 * result.p_value)
+    assert found.holm_p_value == pytest.approx(3 * result.p_value)
 
 
 @pytest.mark.papers("bermo")
@@ -465,8 +488,8 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
         }.items()
     }
     found = source.correct_p_values_by_holm(by_id)
-    assert [r.same_as for r in found["B39"].results] == ["B1", ""]
-    assert [r.holm is None for r in found["B39"].results] == [True, False]
+    assert [r.claim_that_counts_it for r in found["B39"].results] == ["B1", ""]
+    assert [r.holm_p_value is None for r in found["B39"].results] == [True, False]
     # A page of findings takes what central claims have from the committed table.
     estimate = central.estimate
     row = {
@@ -487,9 +510,9 @@ def test_a_finding_that_has_the_numbers_of_a_central_claim_counts_there(monkeypa
         source, "read_verdicts_csv", lambda: [row | {"family": "bermo"}]
     )
     alone = source.correct_p_values_by_holm({"B39": by_id["B39"]})["B39"].results
-    assert [r.same_as for r in alone] == ["B1", ""]
+    assert [r.claim_that_counts_it for r in alone] == ["B1", ""]
     # What two central claims ask stays in both.
-    assert found["B1"].results[0].holm and found["B2"].results[0].holm
+    assert found["B1"].results[0].holm_p_value and found["B2"].results[0].holm_p_value
 
 
 @pytest.mark.papers("bermo")
@@ -511,14 +534,18 @@ def test_a_repeated_comparison_has_the_word_of_the_claim_that_counts_it(
     }
     (found,) = source.correct_p_values_by_holm(verdicts)["B39"].results
     assert (repeat.verdict_word, central.verdict_word) == (NOISY, NO_EFFECT)
-    assert (found.same_as, found.printed, found.verdict_word) == ("B1", 9.0, NO_EFFECT)
+    assert (found.claim_that_counts_it, found.printed, found.verdict_word) == (
+        "B1",
+        9.0,
+        NO_EFFECT,
+    )
 
 
 @pytest.mark.parametrize(
     "planned, text", [(12, "3 of 12 planned seeds so far"), (3, ""), (2, "")]
 )
 def test_an_interval_of_fewer_seeds_than_planned_says_so(planned, text):
-    result = replace(told(1.0, 2.0), planned=planned)
+    result = replace(told(1.0, 2.0), planned_seed_count=planned)
     assert result.seed_progress_text == text
     assert (f"({text})" in format_result_sentence(result)) == bool(text)
 
@@ -540,7 +567,10 @@ def test_an_interval_of_fewer_seeds_than_planned_says_so(planned, text):
 def test_a_word_follows_from_the_runs(cells, word):
     frame = made_up({"a": 0.9, "b": 0.8}, *other(0.9))
     result = only(cells, frame)
-    assert result.verdict_word == word and (result.done, result.planned) == (5, 5)
+    assert result.verdict_word == word and (
+        result.ended_seed_count,
+        result.planned_seed_count,
+    ) == (5, 5)
     if "c" not in cells:
         assert abs(result.estimate.mean) == pytest.approx(10)
 
@@ -576,10 +606,10 @@ def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=5)
     gone = (frame["seed"] >= done) & (frame["model"] == "a")
     frame.loc[gone, "run"], frame.loc[gone, "state"] = None, "missing"
-    found = only("a > b", frame, planned=5)
+    found = only("a > b", frame, planned_seed_count=5)
     assert found.verdict_word == (word or NOT_MEASURED) and (
-        found.done,
-        found.planned,
+        found.ended_seed_count,
+        found.planned_seed_count,
     ) == (
         done,
         5,
@@ -598,8 +628,12 @@ def test_a_run_that_failed_has_ended_and_is_told():
     frame = made_up({"a": 0.9, "b": 0.8}, seeds=5)
     lost = (frame["seed"] == 4) & (frame["model"] == "a")
     frame.loc[lost, "run"], frame.loc[lost, "state"] = None, "failed"
-    (found,), note = judge("a > b", frame, planned=5)
-    assert (found.done, found.estimate.n_seeds, note) == (5, 4, "1 runs failed")
+    (found,), note = judge("a > b", frame, planned_seed_count=5)
+    assert (found.ended_seed_count, found.estimate.n_seeds, note) == (
+        5,
+        4,
+        "1 runs failed",
+    )
 
 
 def test_tasks_are_no_seeds():
@@ -709,7 +743,7 @@ def test_a_recipe_has_one_name_at_every_profile():
 def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
     frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, task=t) for t in ("SST-2", "QQP")])
     results, _ = judge("a > b", frame)
-    assert [(r.task, r.beside) for r in results] == [
+    assert [(r.task, r.is_single_task_of_mean) for r in results] == [
         ("QQP/SST-2", False), ("SST-2", True), ("QQP", True)
     ]  # fmt: skip
     verdict = words.Verdict("G1", tuple(results), kind="finding")
@@ -720,7 +754,10 @@ def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
     )
     assert str(verdict["@ m=3"]) == NOT_MEASURED
     results, _ = judge("a > b @ task=each", frame)
-    assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", False)]
+    assert [(r.task, r.is_single_task_of_mean) for r in results] == [
+        ("SST-2", False),
+        ("QQP", False),
+    ]
 
 
 def test_cells_of_the_same_runs_count_once():
@@ -740,7 +777,7 @@ def test_slopes_with_other_weights_are_no_twins():
     line = " | ".join(shares) + " > value 0"
     cells = f"per decade :: {line}; straighter over the logarithm :: {line}"
     results, _ = judge(cells, made_up(shares))
-    assert [r.comparison.slope for r in results] == [
+    assert [r.comparison.contrast_weights_name for r in results] == [
         "per decade",
         "straighter over the logarithm",
     ]
@@ -843,7 +880,10 @@ def test_a_task_that_cannot_be_tested_leaves_the_mean(where):
         [made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")]
     )
     results, _ = judge(f"a > b{where}", frame)
-    assert [(r.task, r.beside) for r in results] == [("SST-2", False), ("QQP", True)]
+    assert [(r.task, r.is_single_task_of_mean) for r in results] == [
+        ("SST-2", False),
+        ("QQP", True),
+    ]
     assert results[0].verdict_word == AGREES and results[0].estimate.n_tasks == 1
     assert "learned nothing on QQP" in results[1].unmeasured_reason
     each, _ = judge("a > b @ task=each", frame)
@@ -858,12 +898,12 @@ def test_a_task_that_cannot_be_tested_leaves_the_mean(where):
 def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
     table = {("a > b", "SST-2"): 1.0, ("a > b", "QQP"): 3.0}
     frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, task=t) for t in ("SST-2", "QQP")])
-    results, _ = judge("a > b", frame, printed=table)
+    results, _ = judge("a > b", frame, printed_effects=table)
     assert [r.printed for r in results] == [2.0, 1.0, 3.0]
     lame = pd.concat(
         [made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")]
     )
-    assert judge("a > b", lame, printed=table)[0][0].printed == 1.0
+    assert judge("a > b", lame, printed_effects=table)[0][0].printed == 1.0
 
 
 def test_a_printed_mean_needs_those_very_tasks():
@@ -1092,10 +1132,10 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     assert planned and {row["seed"] for row in rows} == planned
     missing = [dict(row) | {"run": None, "state": "missing"} for row in rows]
     results, note = words.judge_comparisons(
-        line, missing, replace(SETTING, planned=len(planned))
+        line, missing, replace(SETTING, planned_seed_count=len(planned))
     )
     assert results and not note
-    assert {(r.verdict_word, r.done, r.estimate) for r in results} == {
+    assert {(r.verdict_word, r.ended_seed_count, r.estimate) for r in results} == {
         (NOT_MEASURED, 0, None)
     }
     assert all(r.unmeasured_reason for r in results)
@@ -1125,8 +1165,8 @@ def test_every_claim_without_a_run_has_a_word(tmp_path):
                 None,
                 None,
             ), id
-            assert r.unmeasured_reason and r.sentence and r.short
-            assert r.holm is None and r.claim == id
+            assert r.unmeasured_reason and r.sentence and r.axis_label
+            assert r.holm_p_value is None and r.claim == id
 
 
 @pytest.mark.papers("ghostbert")
@@ -1194,7 +1234,9 @@ def test_a_comparison_that_a_central_claim_has_is_judged_at_its_seeds(
     ) and not source.has_only_repeated_comparisons("G7")
     store = Store(tmp_path / "runs", tmp_path / "records")
     for r in source.judge_claims(["G28"], store)["G28"].results:
-        assert r.same_as == "G7" and r.planned == len(lists.list_planned_seeds("G7"))
+        assert r.claim_that_counts_it == "G7" and r.planned_seed_count == len(
+            lists.list_planned_seeds("G7")
+        )
 
 
 def test_a_mean_over_tasks_has_the_same_tasks_at_each_seed():

@@ -290,8 +290,8 @@ def answers(right, n=400, labels=None):
 def test_the_margin_of_collapse_knows_the_number_of_rows(n, right, lost, more):
     """It is two standard errors of chance: 5 points on 400 rows, 2.5 on 1,600."""
     found = compare.measure_score_and_chance_level(answers(right, n * more), ONE)
-    assert found.score == pytest.approx(100 * right) and not found.constant
-    assert found.chance == pytest.approx(50 + 5 / more**0.5)
+    assert found.score == pytest.approx(100 * right) and not found.is_constant
+    assert found.chance_score == pytest.approx(50 + 5 / more**0.5)
     assert found.has_collapsed == (lost and more == 1)
 
 
@@ -305,7 +305,7 @@ def test_one_answer_to_all_rows_and_a_run_without_predictions_collapsed():
     }
     run.read_arrays = lambda _: arrays
     found = compare.measure_score_and_chance_level(run, ONE)
-    assert found.constant and found.has_collapsed and found.score == 75
+    assert found.is_constant and found.has_collapsed and found.score == 75
 
     def gone(_):
         raise FileNotFoundError
@@ -329,7 +329,7 @@ def test_the_chance_of_other_metrics(metric, chance):
     found = compare.measure_score_and_chance_level(
         answers(0.9), compare.MetricColumn("x", "x", metric)
     )
-    assert found.chance == pytest.approx(chance) and not found.has_collapsed
+    assert found.chance_score == pytest.approx(chance) and not found.has_collapsed
 
 
 @pytest.mark.parametrize(

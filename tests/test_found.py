@@ -153,7 +153,9 @@ def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
             keys,
             end,
         )
-        own = [r for r in verdict.results if not r.beside] or list(verdict.results)
+        own = [r for r in verdict.results if not r.is_single_task_of_mean] or list(
+            verdict.results
+        )
         there = {(r.comparison.text, r.task) for r in own}
         assert len(there) == 1, (id, keys)
         if end == ".printed_effect_text":
@@ -247,7 +249,10 @@ def test_the_share_that_is_shut_out_is_of_central_comparisons_that_count(found):
         r
         for id in judging.list_central_claim_ids()
         for r in found[id].results
-        if not (r.beside or r.same_as or r.unmeasured_reason) and r.printed is not None
+        if not (
+            r.is_single_task_of_mean or r.claim_that_counts_it or r.unmeasured_reason
+        )
+        and r.printed is not None
     ]
     inside = [r for r in held if r.estimate.low <= r.printed <= r.estimate.high]
     assert (out, total) == (len(held) - len(inside), len(held)) and 0 < out <= total

@@ -75,7 +75,7 @@ def killed_runs(spec, kills, folder, dice):
         shutil.copytree(inputs.runs, folder / name)
         return Store(folder / name, folder / "none")
 
-    weights = STEPS[spec.step].weights
+    weights = STEPS[spec.step].saves_weights
     begun(whole := fresh("whole")).join()
     began = time.monotonic()
     begun(again := fresh("again")).join()

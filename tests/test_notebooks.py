@@ -345,8 +345,8 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
 @pytest.mark.papers()
 def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, shown):
     """A page has no legend of its own: it names the page that explains the words."""
-    e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, freedom=2.0)
-    told = {"sentence": "a minus b on SST-2", "printed": 2.0, "holm": 0.02}
+    e = Estimate(0.5, 0.1, 0.9, 3, 1, 0.1, 0.01, degrees_of_freedom=2.0)
+    told = {"sentence": "a minus b on SST-2", "printed": 2.0, "holm_p_value": 0.02}
     result = verdict.Result("G1", parse_comparison("a > b"), "SST-2", e, 3, 3, **told)
     few = replace(result, estimate=replace(e, n_seeds=2), sentence="a minus c on SST-2")
     found = [

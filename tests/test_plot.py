@@ -30,7 +30,9 @@ def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
 
 
 def estimate(mean, seeds=3, width=1.0, region=()):
-    return Estimate(mean, mean - width, mean + width, seeds, 1, 0.1, 0.5, region=region)
+    return Estimate(
+        mean, mean - width, mean + width, seeds, 1, 0.1, 0.5, claimed_region=region
+    )
 
 
 OURS = "recorded, mini"
@@ -152,7 +154,10 @@ def test_the_title_of_a_forest_with_words_counts_them():
 
 
 def test_a_forest_draws_the_effect_of_interest_where_none_is_printed():
-    rows = {(OURS, place): replace(estimate(1.0), interest=1.5) for place in ("a", "b")}
+    rows = {
+        (OURS, place): replace(estimate(1.0), smallest_effect_of_interest=1.5)
+        for place in ("a", "b")
+    }
     figure = plot.draw_forest_plot(
         plot.make_forest_plot_data(rows, {"a": 2.0}), "x minus y (points)"
     )

@@ -267,11 +267,11 @@ def metrics(monkeypatch):
 
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):
     (e,) = runs().estimate_differences("a", "b").values()
-    assert (e.n_seeds, e.mean, e.region) == (3, pytest.approx(10), (0, np.inf))
+    assert (e.n_seeds, e.mean, e.claimed_region) == (3, pytest.approx(10), (0, np.inf))
     (e,) = (
         replace(runs(), notebook_id="another").estimate_differences("a", "b").values()
     )
-    assert (e.n_seeds, e.mean, e.region) == (6, pytest.approx(0), ())
+    assert (e.n_seeds, e.mean, e.claimed_region) == (6, pytest.approx(0), ())
 
 
 def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypatch):

@@ -113,7 +113,7 @@ def test_interval_of_a_constant_difference_is_that_constant():
     e = estimate_paired_difference(
         [replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)]
     )
-    assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx(
+    assert (e.mean, e.low, e.high, e.deviation_over_seeds, e.p) == pytest.approx(
         (100, 100, 100, 0, 0)
     )
     assert (e.n_seeds, e.n_tasks) == (3, 2)
@@ -127,14 +127,14 @@ def test_one_seed_gives_the_binomial_interval_of_its_examples():
         sp.norm.ppf(0.975) * 100 * np.sqrt(0.64 * 0.36 / 999)
     )  # 999: the jackknife's n - 1
     assert (e.low, e.high) == pytest.approx((64 - half, 64 + half))
-    assert np.isnan(e.spread) and e.p == 1
+    assert np.isnan(e.deviation_over_seeds) and e.p == 1
 
 
 def test_p_value_is_students_where_seeds_dominate():
     values = [10, 20, 60, 45, 5]
     e = estimate_paired_difference(seed_effects(values))
     assert e.p == pytest.approx(sp.ttest_1samp(values, 0).pvalue, rel=0.02)
-    assert e.spread == pytest.approx(np.std(values, ddof=1))
+    assert e.deviation_over_seeds == pytest.approx(np.std(values, ddof=1))
 
 
 def test_coverage_with_few_seeds():
@@ -154,7 +154,9 @@ def test_a_missing_replicate_moves_no_other_seed():
     flat = seed_effects([10, 10, 10], "x", 1000) + seed_effects([50, 50, 50], "y", 1000)
     e = estimate_paired_difference(flat[:-1])  # y lost seed 2
     assert (
-        e.mean == pytest.approx(30) and e.spread == pytest.approx(0) and e.n_seeds == 2
+        e.mean == pytest.approx(30)
+        and e.deviation_over_seeds == pytest.approx(0)
+        and e.n_seeds == 2
     )
 
 
@@ -176,7 +178,7 @@ def test_slope_of_known_gains():
     e = estimate_contrast(groups, compute_slope_weights(x))
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
     # the level of a seed, which all x share, is no noise of the slope
-    assert e.spread == pytest.approx(0, abs=1e-9)
+    assert e.deviation_over_seeds == pytest.approx(0, abs=1e-9)
     assert (e.n_seeds, e.n_tasks) == (3, 1)
 
 
@@ -212,7 +214,10 @@ def test_the_mean_of_replicates_has_students_interval():
     coarse = estimate_mean_over_seeds(
         [2.0, 2.0, 2.0], rounding_step=1.0
     )  # a grid of 1 hides a spread
-    assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
+    assert (
+        coarse.deviation_over_seeds == pytest.approx(12**-0.5)
+        and coarse.low < 2 < coarse.high
+    )
     assert (
         estimate_mean_over_seeds([2.0, 2.0]).p == 0
         and estimate_mean_over_seeds([0.0, 0.0]).p == 1
@@ -249,7 +254,9 @@ def test_the_noise_of_examples_is_the_jackknife_of_the_metric_itself(metric):
     )
     k = len(left)
     wanted = ((k - 1) / k * ((left - left.mean()) ** 2).sum()) ** 0.5
-    assert estimate_paired_difference(pairs).noise == pytest.approx(wanted, rel=1e-9)
+    assert estimate_paired_difference(
+        pairs
+    ).standard_error_over_examples == pytest.approx(wanted, rel=1e-9)
 
 
 def test_the_interval_shuts_out_what_its_p_rejects():

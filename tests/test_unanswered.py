@@ -69,7 +69,7 @@ def seeds(one, rows):
             by_task[task].append(len(there))
     fewest = [min(found) for found in by_task.values()]
     single = one.measure == "rank correlation" or one.bounds == (0, 0)
-    return max(fewest) if one.is_per_task or one.bounds == (0, 0) else min(
+    return max(fewest) if one.is_tested_on_each_task or one.bounds == (0, 0) else min(
         fewest
     ), 1 if single else 3
 

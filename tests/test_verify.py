@@ -99,7 +99,7 @@ def judged(store):
     e = Estimate(
         sum(values) / len(values), 1.23456789, 9.0, 1 + len(values), 1, 0.1, 0.2
     )
-    told = {"printed": 2.1, "sentence": "a minus b", "holm": 0.4}
+    told = {"printed": 2.1, "sentence": "a minus b", "holm_p_value": 0.4}
     one = Result(
         "G1", parse_comparison("a > b"), "RTE", e, len(values), len(values), **told
     )
@@ -107,9 +107,9 @@ def judged(store):
         one,
         comparison=parse_comparison("c > d"),
         estimate=None,
-        done=0,
+        ended_seed_count=0,
         printed=None,
-        holm=None,
+        holm_p_value=None,
     )
     found = Verdict("G1", (one, few), profile="mini", kind="finding")
     return {

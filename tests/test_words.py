@@ -364,8 +364,14 @@ def result(low, high, text="a > b", seeds=3, **more):
     from lib.claims.words import Result
     from lib.stats.paired import Estimate
 
-    e = Estimate((low + high) / 2, low, high, seeds, 1, 1.0, 0.04, freedom=4.0)
-    told = {"sentence": f"{text}, {low} to {high}", "short": text, "holm": 0.01} | more
+    e = Estimate(
+        (low + high) / 2, low, high, seeds, 1, 1.0, 0.04, degrees_of_freedom=4.0
+    )
+    told = {
+        "sentence": f"{text}, {low} to {high}",
+        "axis_label": text,
+        "holm_p_value": 0.01,
+    } | more
     return Result("G1", parse_comparison(text), "SST-2", e, seeds, seeds, **told)
 
 
@@ -384,7 +390,7 @@ RESULTS = [
     result(100.0, 100.0, "diverged :: a > b", counts="3 of 3 against 0 of 3"),
     result(40.0, 40.0, "diverged :: a = value 0", counts="2 of 5"),
     result(1.0, 4.0, "c > d"),
-    result(0.0, 3.0, "c > d", beside=True, holm=None),
+    result(0.0, 3.0, "c > d", is_single_task_of_mean=True, holm_p_value=None),
 ]
 
 

@@ -4,16 +4,17 @@ A comparison says which models are compared, and in which region the result must
 The column `cells` of `claims.csv` writes it with the labels that models and settings
 have in the notebooks' grids of runs:
 
-    Ghost > Prune @ m=3                        The score of Ghost is higher; < means lower.
-    F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
-    DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B + 0.5: higher.
-    Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own setting in brackets.
-    A over B > C over D                        The first difference is larger than the second.
-    k = 3 | k = 5 | k = 9 < value 0            The slope per doubling of these numbers is negative.
-    per decade :: 10 % NAS | 30 % NAS > value 0     The line has another scale of x (WEIGHTS).
-    first above the others :: k = 3 | k = 1 | k = 5 > value 0     The first minus the others' mean.
-    kept weights :: BERT > BERMo @ task=each   Another measure is compared, on each task.
-    diverged :: BERMo = value 0                The measure is 0 in every run.
+    Ghost > Prune @ m=3                        The score of Ghost is higher; < means
+    lower. F = 12 ~ F = 4 +- 0.5 @ m=1                The scores differ by at most 0.5.
+    DWConv >= Conv1D_S - 0.5                   The score is at most 0.5 lower; A <= B +
+    0.5: higher. Ghost [m=6] >= Plain [m=12] - 0.5          Each model has its own
+    setting in brackets. A over B > C over D                        The first difference
+    is larger than the second. k = 3 | k = 5 | k = 9 < value 0            The slope per
+    doubling of these numbers is negative. per decade :: 10 % NAS | 30 % NAS > value 0
+    The line has another scale of x (WEIGHTS). first above the others :: k = 3 | k = 1 |
+    k = 5 > value 0 The first minus the others' mean. kept weights :: BERT > BERMo @
+    task=each Another measure is compared, on each task. diverged :: BERMo = value 0 The
+    measure is 0 in every run.
 
 All of them but the last are contrasts: weighted sums of scores or measures, and a
 region in which the 95 % interval must lie. The label * stands for any model, the value
@@ -84,17 +85,18 @@ class Comparison:
 
     text: the comparison as it is written, such as "Ghost > Prune @ m=3".
     measure: the quantity that is compared, a key of MEASURES; "" for the task score.
-    about: the argument of that measure, such as the timed model; "" for most measures.
-    slope: how the values of several models are weighted, a key of WEIGHTS, such as "per
-    doubling" for the slope of a fitted line; "" where no models are combined in this
-    way."""
+    measure_argument: the argument of that measure, such as the timed model; "" for most
+    measures.
+    contrast_weights_name: how the values of several models are weighted, a key of
+    WEIGHTS, such as "per doubling" for the slope of a fitted line; "" where no models
+    are combined in this way."""
 
     text: str
     measure: str
-    about: str
+    measure_argument: str
     terms: tuple[WeightedTerm, ...]
     bounds: tuple[float, float]
-    slope: str
+    contrast_weights_name: str
 
     @property
     def measured_quantity(self) -> Measure:
@@ -105,7 +107,7 @@ class Comparison:
         return MEASURES.get(self.measure, SCORE)
 
     @property
-    def is_per_task(self) -> bool:
+    def is_tested_on_each_task(self) -> bool:
         """Return whether the comparison is tested on each task instead of their mean.
 
         The text of the comparison then has "task=each"."""

@@ -137,11 +137,11 @@ def estimate_comparison_effect(
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     weighted_pairs: [(pairs of runs, factor of their mean difference in the effect),
     ...] from `pair_runs_of_compared_models`; used for task scores alone."""
-    if function := comparison.measured_quantity.of_all:
+    if function := comparison.measured_quantity.estimate_from_model_frames:
         return function(
             make_data_frame_per_model(comparison, rows),
             columns_by_task,
-            comparison.about,
+            comparison.measure_argument,
         )
     if comparison.measure:
         return estimate_comparison_of_measure(comparison, rows, columns_by_task)
@@ -238,7 +238,9 @@ def estimate_comparison_of_measure(
     total: Any = sum(sign * mean for sign, mean in zip(signs, means, strict=True))
     values = total.dropna()
     return (
-        paired.estimate_mean_over_seeds(values, comparison.measured_quantity.resolution)
+        paired.estimate_mean_over_seeds(
+            values, comparison.measured_quantity.rounding_step
+        )
         if len(values)
         else None
     )

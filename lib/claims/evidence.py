@@ -308,7 +308,7 @@ class DeletableWeights:
         A run whose step (kind of work) saves no weights is not added.
 
         spec: the description of the run."""
-        if STEPS[spec.step].weights:
+        if STEPS[spec.step].saves_weights:
             with open(self.path, "a") as file:
                 file.write(f"{self.digest_run_manifest(spec)}\n")
 

@@ -302,17 +302,22 @@ def collect_judging_inputs(
 def add_comparison_sentence_and_label(result: words.Result) -> words.Result:
     """Return a copy of a measured comparison with its texts for pages and figures.
 
-    The fields `sentence` and `short` (the axis label) get the comparison in words, with
+    The fields `sentence` and `axis_label` get the comparison in words, with
     its task. In the sentence, the effects for which the claim holds may follow, such as
-    "(at most 0.5)". `same_as` gets the claim that makes the same comparison and counts
-    it, or "". The words are from the table `cells.csv`."""
+    "(at most 0.5)". `claim_that_counts_it` gets the claim that makes the same
+    comparison and counts it, or "". The words are from the table `cells.csv`."""
     words = lists.find_cells_csv_row(result.claim, result.comparison.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
     sentence = words["sentence"] + place + format_claimed_effect_range(result)
     short = words["short"] + place.replace(" on ", ", ")
-    return replace(result, sentence=sentence, short=short, same_as=words["same_as"])
+    return replace(
+        result,
+        sentence=sentence,
+        axis_label=short,
+        claim_that_counts_it=words["same_as"],
+    )
 
 
 def format_claimed_effect_range(result: words.Result) -> str:
@@ -384,15 +389,16 @@ def judge_claim_by_formula(claim: lists.ClaimsCsvRow) -> words.Verdict:
 
 
 def mark_repeated_comparisons(
-    verdicts: Mapping[str, words.Verdict], profile: str
+    verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str
 ) -> dict[lists.ClaimId, words.Verdict]:
     """Mark comparisons that another claim makes too, so that each is counted once.
 
-    Return {claim id: Verdict (a claim with its measured comparisons)}, where `same_as`
-    of a repeated comparison names the other claim. Repeats that were known before the
-    runs are marked already. This function finds others: differences in points on the
-    same tasks, with the same estimate to 8 decimals, on which both claims put equal
-    bounds. Only comparisons of claims with the role "finding" are marked.
+    Return {claim id: Verdict (a claim with its measured comparisons)}, where
+    `claim_that_counts_it` of a repeated comparison names the other claim. Repeats that
+    were known before the runs are marked already. This function finds others:
+    differences in points on the same tasks, with the same estimate to 8 decimals, on
+    which both claims put equal bounds. Only comparisons of claims with the role
+    "finding" are marked.
 
     verdicts: {claim id: Verdict}. Other central claims and own questions are read from
     the committed `verdicts.csv`.
@@ -405,10 +411,10 @@ def mark_repeated_comparisons(
         results = []
         for r in verdicts[id].results:
             in_points = r.estimate and r.unit.startswith("points")
-            if in_points and not (r.beside or r.same_as):
+            if in_points and not (r.is_single_task_of_mean or r.claim_that_counts_it):
                 other = first.setdefault(make_repeat_key_of_result(r), id)
                 if other != id and has_finding_role(id):
-                    r = replace(r, same_as=other)
+                    r = replace(r, claim_that_counts_it=other)
             results.append(r)
         result[id] = replace(verdicts[id], results=tuple(results))
     return result
@@ -420,7 +426,7 @@ def has_finding_role(claim_id: str) -> bool:
 
 
 def copy_reference_effects_to_repeated_comparisons(
-    verdicts: Mapping[str, words.Verdict], profile: str
+    verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str
 ) -> dict[lists.ClaimId, words.Verdict]:
     """Give repeated comparisons the printed effect of the claim that counts them.
 
@@ -429,15 +435,16 @@ def copy_reference_effects_to_repeated_comparisons(
     judged without this effect, so that one comparison would have two outcomes. Only
     repeats without an effect of their own change.
 
-    verdicts: {claim id: Verdict}, with repeats marked by `same_as`. Other claims are
-    read from the committed `verdicts.csv`.
+    verdicts: {claim id: Verdict}, with repeats marked by `claim_that_counts_it`. Other
+    claims are read from the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     effects: dict[tuple[Any, ...], tuple[float | None, float | None]] = {}
     for verdict in verdicts.values():
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
                 effects.setdefault(
-                    make_repeat_key_of_result(r), (r.printed, r.interest)
+                    make_repeat_key_of_result(r),
+                    (r.printed, r.smallest_effect_of_interest),
                 )
     for row in read_committed_results_of_other_claims(verdicts, profile):
         if row["printed"] or row["interest"]:
@@ -449,18 +456,19 @@ def copy_reference_effects_to_repeated_comparisons(
     for id, verdict in verdicts.items():
         results = []
         for r in verdict.results:
-            if r.same_as and r.estimate and r.reference_effect is None:
+            if r.claim_that_counts_it and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
-                    make_repeat_key_of_result(r), (r.printed, r.interest)
+                    make_repeat_key_of_result(r),
+                    (r.printed, r.smallest_effect_of_interest),
                 )
-                r = replace(r, printed=printed, interest=interest)
+                r = replace(r, printed=printed, smallest_effect_of_interest=interest)
             results.append(r)
         result[id] = replace(verdict, results=tuple(results))
     return result
 
 
 def read_committed_results_of_other_claims(
-    verdicts: Mapping[str, words.Verdict], profile: str
+    verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str
 ) -> list[CsvRow]:
     """Return the rows of `verdicts.csv` with an interval, of claims not in `verdicts`.
 
@@ -494,13 +502,13 @@ def make_repeat_key_of_csv_row(verdicts_csv_row: CsvRow) -> TaskUnitRegionMeanAn
 
 
 def correct_p_values_by_holm(
-    verdicts: Mapping[str, words.Verdict], profile: str = SCALE
+    verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str = SCALE
 ) -> dict[lists.ClaimId, words.Verdict]:
     """Add p-values with Holm's correction over all comparisons of each paper.
 
-    Return {claim id: Verdict (a claim with its measured comparisons)}, where `holm` of
-    a comparison is the corrected p-value. A comparison that several claims make enters
-    once.
+    Return {claim id: Verdict (a claim with its measured comparisons)}, where
+    `holm_p_value` of a comparison is the corrected p-value. A comparison that several
+    claims make enters once.
 
     verdicts: {claim id: Verdict}. Comparisons of claims that are not in it enter with
     the p-values of the committed `verdicts.csv`.
@@ -643,7 +651,7 @@ def digest_notebook_records(notebook_id: str) -> str:
 
 
 def format_verdicts_csv_rows(
-    verdicts: Mapping[str, words.Verdict],
+    verdicts: Mapping[lists.ClaimId, words.Verdict],
 ) -> list[tuple[Any, ...]]:
     """Return the rows of `verdicts.csv`, the committed table of all tested comparisons.
 
@@ -665,7 +673,9 @@ def format_verdicts_csv_rows(
             mean, lower, upper = (e.mean, e.low, e.high) if e else ("", "", "")
             if r.unmeasured_reason:
                 lower, upper = "", ""
-            counts = r.p_value is not None and not (r.beside or r.same_as)
+            counts = r.p_value is not None and not (
+                r.is_single_task_of_mean or r.claim_that_counts_it
+            )
             old = {}
             if verdict.profile == SCALE:
                 old = plan.get((id, r.comparison.text, r.task), {})
@@ -687,18 +697,18 @@ def format_verdicts_csv_rows(
                 r.counts,
                 r.measured_effect_text,
                 r.printed,
-                r.interest,
+                r.smallest_effect_of_interest,
                 r.estimate.n_seeds if r.estimate else 0,
-                r.done,
-                r.planned,
+                r.ended_seed_count,
+                r.planned_seed_count,
                 r.verdict_word,
                 r.effect_strength_remark,
                 r.unmeasured_reason,
                 r.collapsed,
                 r.p_value,
-                r.holm,
-                r.same_as,
-                "yes" * r.beside,
+                r.holm_p_value,
+                r.claim_that_counts_it,
+                "yes" * r.is_single_task_of_mean,
                 old.get("word", ""),
                 old.get("p", ""),
             )
@@ -709,7 +719,7 @@ def format_verdicts_csv_rows(
 
 
 def format_arithmetic_claims_csv_rows(
-    verdicts: Mapping[str, words.Verdict],
+    verdicts: Mapping[lists.ClaimId, words.Verdict],
 ) -> list[tuple[str, ...]]:
     """Return the rows of `arithmetic.csv`, a committed file on printed numbers that
     were computed again.
@@ -739,7 +749,7 @@ CHOICES = FOUND.replace("found", "methods").strip()
 
 
 def select_results_without_repeats_and_single_tasks(
-    verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
+    verdicts: Mapping[lists.ClaimId, words.Verdict], claim_ids: Iterable[str]
 ) -> list[words.Result]:
     """Return the measured comparisons (Results) of some claims that totals count.
 
@@ -751,7 +761,7 @@ def select_results_without_repeats_and_single_tasks(
         r
         for id in claim_ids
         for r in verdicts[id].results
-        if not (r.beside or r.same_as)
+        if not (r.is_single_task_of_mean or r.claim_that_counts_it)
     ]
 
 
@@ -761,7 +771,7 @@ class PrintedEffectCounts(NamedTuple):
 
 
 def count_printed_effects_outside_intervals(
-    verdicts: Mapping[str, words.Verdict],
+    verdicts: Mapping[lists.ClaimId, words.Verdict],
 ) -> PrintedEffectCounts:
     """Count the printed effects that lie outside our 95 % intervals.
 
@@ -781,7 +791,7 @@ def count_printed_effects_outside_intervals(
     return PrintedEffectCounts(sum(held), len(held))
 
 
-def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
+def summarise_central_verdicts(verdicts: Mapping[lists.ClaimId, words.Verdict]) -> str:
     """Return three sentences on how many central comparisons agree with the papers.
 
     Central comparisons belong to the main conclusions of the papers. The first sentence
@@ -812,8 +822,8 @@ def summarise_central_verdicts(verdicts: Mapping[str, words.Verdict]) -> str:
 
 
 def fill_findings_template(
-    verdicts: Mapping[str, words.Verdict],
-    base_profile_verdicts: Mapping[str, words.Verdict],
+    verdicts: Mapping[lists.ClaimId, words.Verdict],
+    base_profile_verdicts: Mapping[lists.ClaimId, words.Verdict],
 ) -> dict[SectionTitle, Markdown]:
     """Return {title: Markdown} of the parts of `data/found.md`, filled with results.
 
@@ -857,8 +867,8 @@ def needs_installed_papers_only(template_line: str) -> bool:
 
 def renew_generated_readme_parts(
     readme_text: str,
-    verdicts: Mapping[str, words.Verdict],
-    base_profile_verdicts: Mapping[str, words.Verdict],
+    verdicts: Mapping[lists.ClaimId, words.Verdict],
+    base_profile_verdicts: Mapping[lists.ClaimId, words.Verdict],
 ) -> str:
     """Return the text of README with its generated parts written anew.
 
@@ -885,7 +895,7 @@ def renew_generated_readme_parts(
 
 
 def make_forest_plot_rows(
-    verdicts: Mapping[str, words.Verdict], claim_ids: Iterable[str]
+    verdicts: Mapping[lists.ClaimId, words.Verdict], claim_ids: Iterable[str]
 ) -> pd.DataFrame:
     """Return the data of a forest plot: a row for each comparison measured in points.
 
@@ -909,7 +919,7 @@ def make_forest_plot_rows(
             if not r.unmeasured_reason:
                 ends = e.low, e.high
             reference = r.reference_effect if r.printed is None else None
-            place = f"ours, {SCALE}", f"{r.claim} {r.short}"
+            place = f"ours, {SCALE}", f"{r.claim} {r.axis_label}"
             effects = e.mean, *ends, r.printed, reference
             rows.append((*place, *effects, least, most, e.n_seeds, r.verdict_text))
     columns = "source at mean low high printed interest least most seeds word".split()

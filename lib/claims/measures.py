@@ -35,13 +35,13 @@ def add_value_column_of_measure(
     result_frame: a table with one row for each run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
     measure, frame = MEASURES[measure_name], result_frame[result_frame["run"].notna()]
-    if measure.by_run:
-        return frame.assign(value=measure.by_run(frame, columns_by_task)).dropna(
-            subset="value"
-        )
-    names = re.findall(r"\b[a-z_]\w{3,}", measure.values)
+    if measure.compute_by_run:
+        return frame.assign(
+            value=measure.compute_by_run(frame, columns_by_task)
+        ).dropna(subset="value")
+    names = re.findall(r"\b[a-z_]\w{3,}", measure.metric_expression)
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)
     frame = frame.dropna(subset=names).infer_objects()
     # pyrefly: ignore[bad-argument-type]  # pandas' stub lets eval return a DataFrame.
-    return frame.assign(value=frame.eval(measure.values))
+    return frame.assign(value=frame.eval(measure.metric_expression))

@@ -94,20 +94,23 @@ def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
     return bool(notebook_cell["metadata"].get("jupyter", {}).get("source_hidden"))
 
 
-def matches_notebook(pattern: str, notebook_id: str, notebook_path: Path) -> bool:
+def matches_notebook(
+    id_or_path_pattern: str, notebook_id: str, notebook_path: Path
+) -> bool:
     """Return whether a pattern that a user typed fits a notebook.
 
     It fits if it is a part of the notebook's id or of its path below `notebooks`, or a
     glob that matches one of them."""
     place = notebook_path.relative_to(paths.NOTEBOOKS).with_suffix("").as_posix()
-    is_glob = any(sign in pattern for sign in "*?[")
+    is_glob = any(sign in id_or_path_pattern for sign in "*?[")
     return any(
-        pattern in label or (is_glob and Path(label).match(pattern))
+        id_or_path_pattern in label
+        or (is_glob and Path(label).match(id_or_path_pattern))
         for label in (notebook_id, place)
     )
 
 
-def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
+def find_notebooks(id_or_path_patterns: Sequence[str] = ()) -> list[Path]:
     """Return the paths of the notebooks that fit one of some patterns.
 
     Users choose notebooks for a command by such patterns. A pattern is a part of a
@@ -115,7 +118,7 @@ def find_notebooks(patterns: Sequence[str] = ()) -> list[Path]:
     "bermo_t*". Without patterns all notebooks are returned. Raises Refused, with the
     nearest id, for a pattern that fits none."""
     notebooks, chosen = list_notebook_paths_by_id(), {}
-    for pattern in patterns or [""]:
+    for pattern in id_or_path_patterns or [""]:
         text = pattern.removeprefix("notebooks/").removesuffix(".ipynb")
         hits = [
             path

@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
-from typing import Any
+from typing import Any, TypeAlias
 
 from lib.claims import cells, lists
 from lib.core.papers import find_paper_name_of_notebook
 from lib.core.rows import Row
 from lib.core.types import CsvRow, Json
 from lib.papers import grids
+
+LabelName: TypeAlias = str  # Name of a label of a grid's rows, such as "norm".
 
 
 @dataclass(frozen=True)
@@ -222,7 +224,7 @@ def list_rows_to_run(
 
 def read_skipped_run_label_values(
     profile: str, notebook_id: str
-) -> dict[str, tuple[Any, ...]]:
+) -> dict[LabelName, tuple[Any, ...]]:
     """Return {label: values} of the runs that a notebook leaves out at a profile.
 
     An example is {"norm": ("channels", "tokens")}: a run whose label `norm` has one of

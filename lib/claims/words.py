@@ -95,40 +95,41 @@ class Result:
     task: the task, or the tasks of a mean with "/" between; "" without a task.
     estimate: the measured effect with its 95 % interval; None where runs are missing,
     or where `reason` says why there is none.
-    done: how many of the `planned` seeds have ended with all their runs.
+    ended_seed_count: how many of the planned seeds have ended with all their runs.
     reason: why the comparison is not measured, in a sentence; "" where it is measured,
     or not run yet.
     printed: the effect that the paper prints for this comparison; None where it prints
     none.
-    interest: the smallest effect of interest, fixed before the runs; None for none.
-    beside: whether it is the result on one task, shown beside the result on the mean
-    over tasks. Totals count only the mean.
+    smallest_effect_of_interest: the smallest effect of interest, fixed before the runs;
+    None for none.
+    is_single_task_of_mean: whether it is the result on one task, shown beside the
+    result on the mean over tasks. Totals count only the mean.
     collapsed: text on how many runs of which model scored no better than chance; "" for
     none.
     counts: for a share of runs, the counts behind it, such as "8 of 8 against 0 of 8".
     sentence: the comparison and its task, in words.
-    short: the comparison and its task as an axis label.
-    same_as: the id of another claim that makes the same comparison; "" for none. Totals
-    count the comparison under that claim alone.
-    holm: the p-value after Holm's correction over all comparisons of a paper; None
-    without a correction."""
+    axis_label: the comparison and its task as an axis label.
+    claim_that_counts_it: the id of another claim that makes the same comparison; "" for
+    none. Totals count the comparison under that claim alone.
+    holm_p_value: the p-value after Holm's correction over all comparisons of a paper;
+    None without a correction."""
 
     claim: str
     comparison: Comparison
     task: str
     estimate: paired.Estimate | None
-    done: int
-    planned: int
+    ended_seed_count: int
+    planned_seed_count: int
     reason: str = ""
     printed: float | None = None
-    interest: float | None = None
-    beside: bool = False
+    smallest_effect_of_interest: float | None = None
+    is_single_task_of_mean: bool = False
     collapsed: str = ""
     counts: str = ""
     sentence: str = ""
-    short: str = ""
-    same_as: str = ""
-    holm: float | None = None
+    axis_label: str = ""
+    claim_that_counts_it: str = ""
+    holm_p_value: float | None = None
 
     @property
     def reference_effect(self) -> float | None:
@@ -139,7 +140,9 @@ class Result:
         below this value (above it, for a value below "no effect"). The result is None
         where there is neither, where the value means no effect, or where the claim
         excludes it, as "> 0" excludes -1."""
-        value = self.interest if self.printed is None else self.printed
+        value = (
+            self.smallest_effect_of_interest if self.printed is None else self.printed
+        )
         low, high = self.comparison.bounds
         usable = (
             value is not None
@@ -153,7 +156,7 @@ class Result:
         """Return the value that means no effect: 1 for a ratio, else 0.
 
         The direction and the strength of an effect are counted from it."""
-        return self.comparison.measured_quantity.null
+        return self.comparison.measured_quantity.value_of_no_effect
 
     @property
     def unmeasured_reason(self) -> str:
@@ -179,12 +182,16 @@ class Result:
         if self.unmeasured_reason or self.counts:
             return ""
         assert self.estimate is not None
-        # The larger number counts. `done` includes seeds whose runs collapsed, which
+        # The larger number counts. `ended_seed_count` includes seeds whose runs collapsed, which
         # are not in the estimate. `n_seeds` includes seeds that still lack the run on
         # one of several tasks.
-        count = max(self.done, self.estimate.n_seeds)
-        is_interim = count < self.planned
-        return f"{count} of {self.planned} planned seeds so far" if is_interim else ""
+        count = max(self.ended_seed_count, self.estimate.n_seeds)
+        is_interim = count < self.planned_seed_count
+        return (
+            f"{count} of {self.planned_seed_count} planned seeds so far"
+            if is_interim
+            else ""
+        )
 
     @property
     def remarks_in_brackets(self) -> str:
@@ -290,7 +297,10 @@ class Result:
 
     @property
     def unit(self) -> str:
-        unit, slope = self.comparison.measured_quantity.unit, self.comparison.slope
+        unit, slope = (
+            self.comparison.measured_quantity.unit,
+            self.comparison.contrast_weights_name,
+        )
         return f"{unit} {slope}" if slope and slope != FIRST else unit
 
     @property
@@ -299,7 +309,11 @@ class Result:
 
         Ratios, rank correlations and values of a single model are shown without "+"."""
         quantity = self.comparison.measured_quantity
-        is_sole = quantity.null or quantity.of_all or len(self.comparison.models) < 2
+        is_sole = (
+            quantity.value_of_no_effect
+            or quantity.estimate_from_model_frames
+            or len(self.comparison.models) < 2
+        )
         return not is_sole
 
     def format_number(self, value: float) -> str:
@@ -308,7 +322,9 @@ class Result:
         Points and ratios of at least 1 have one decimal, slopes and other numbers two;
         a difference has its sign. A number of at least 0.0001 is never shown as 0.0,
         so that a reader can see on which side of 0 an interval lies."""
-        points = self.unit.startswith("points") and not self.comparison.slope
+        points = (
+            self.unit.startswith("points") and not self.comparison.contrast_weights_name
+        )
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
         text = f"{value:.{digits}f}"
         if value and not float(text):
@@ -369,7 +385,9 @@ class Result:
         such a result with †. The outcomes "too noisy to say" and "not measured" never
         hold."""
         return (
-            self.verdict_word in DECIDED and self.holm is not None and self.holm < ALPHA
+            self.verdict_word in DECIDED
+            and self.holm_p_value is not None
+            and self.holm_p_value < ALPHA
         )
 
 
@@ -466,8 +484,8 @@ class Verdict:
         if not (first and first.estimate):
             return "no seeds"
         fewest = first.estimate.n_seeds
-        if first.collapsed and fewest < first.done:
-            return f"{fewest} to {first.done} seeds"
+        if first.collapsed and fewest < first.ended_seed_count:
+            return f"{fewest} to {first.ended_seed_count} seeds"
         return f"{fewest} seeds"
 
     def __str__(self) -> str:
@@ -492,17 +510,23 @@ def add_holm_corrected_p_values(
     experiments. A single task of a mean over tasks, and a comparison that is counted
     under another claim, are not in the family and stay unchanged.
 
-    results: the measured comparisons; the field `holm` of the copies gets the p-value.
+    results: the measured comparisons; the field `holm_p_value` of the copies gets the
+    p-value.
     p_values_of_other_results: p-values of the family's comparisons that are not among
     `results`."""
     family = [
-        r for r in results if not (r.beside or r.same_as) and r.p_value is not None
+        r
+        for r in results
+        if not (r.is_single_task_of_mean or r.claim_that_counts_it)
+        and r.p_value is not None
     ]
     adjusted = paired.adjust_p_values_by_holm(
         [*(r.p_value or 0.0 for r in family), *p_values_of_other_results]
     )[: len(family)]
     holm = {id(r): float(p) for r, p in zip(family, adjusted, strict=True)}
-    return [replace(r, holm=holm[id(r)]) if id(r) in holm else r for r in results]
+    return [
+        replace(r, holm_p_value=holm[id(r)]) if id(r) in holm else r for r in results
+    ]
 
 
 @dataclass(frozen=True)
@@ -511,21 +535,23 @@ class JudgingInputs:
 
     columns_by_task: {task: its Columns}, the metrics by which the task is scored.
     profile: the size of the experiments, such as "mini".
-    printed: {(text of a comparison, task): effect that the paper prints}, where the
-    task "" stands for all tasks.
-    interest: the smallest effects of interest, in the same form.
+    printed_effects: {(text of a comparison, task): effect that the paper prints}, where
+    the task "" stands for all tasks.
+    smallest_effects_of_interest: the smallest effects of interest, in the same form.
     unpruned_scores: {task: score of the unpruned model in points, at a seed that no
     claim uses}. A model with less than half of this score has learned too little to be
     compared.
-    planned: the number of planned seeds; 0 to count those in the rows.
+    planned_seed_count: the number of planned seeds; 0 to count those in the rows.
     models_expected_to_collapse: labels of models that the claim expects to fail."""
 
     columns_by_task: MetricColumnsByTask
     profile: str
-    printed: EffectByComparisonAndTask = field(default_factory=dict)
-    interest: EffectByComparisonAndTask = field(default_factory=dict)
+    printed_effects: EffectByComparisonAndTask = field(default_factory=dict)
+    smallest_effects_of_interest: EffectByComparisonAndTask = field(
+        default_factory=dict
+    )
     unpruned_scores: Mapping[str, float] = field(default_factory=dict)
-    planned: int = 0
+    planned_seed_count: int = 0
     models_expected_to_collapse: tuple[str, ...] = ()
 
     def find_mean_effect_over_tasks(
@@ -590,7 +616,9 @@ def judge_comparisons(
             tasks = {str(row.get("task")) for row in result_rows}
             why = explain_missing_model_row(error.args[0], inputs.profile, tasks)
             results.append(
-                Result(claim["id"], comparison, "", None, 0, inputs.planned, why)
+                Result(
+                    claim["id"], comparison, "", None, 0, inputs.planned_seed_count, why
+                )
             )
             continue
         key = make_comparison_key(comparison, of_cell)
@@ -649,7 +677,13 @@ def make_comparison_key(
         for _, part in group_rows_by_model(comparison, rows)
     ]
     weights = [round(weight, 9) for weight, _ in comparison.terms]
-    return comparison.measure, comparison.about, comparison.bounds, *weights, *specs
+    return (
+        comparison.measure,
+        comparison.measure_argument,
+        comparison.bounds,
+        *weights,
+        *specs,
+    )
 
 
 def make_results_of_comparison(
@@ -682,7 +716,7 @@ def make_results_of_comparison(
         is_single_task_of_mean: bool = False,
     ) -> Result:
         seeds, done = count_planned_and_ended_seeds(one, part)
-        planned = inputs.planned or seeds
+        planned = inputs.planned_seed_count or seeds
         groups = []
         if not one.measure:
             groups = pair_runs_of_compared_models(
@@ -703,15 +737,17 @@ def make_results_of_comparison(
             min(done, planned),
             planned,
             reason,
-            printed=inputs.find_mean_effect_over_tasks(inputs.printed, *place),
-            interest=inputs.find_mean_effect_over_tasks(inputs.interest, *place),
-            beside=is_single_task_of_mean,
+            printed=inputs.find_mean_effect_over_tasks(inputs.printed_effects, *place),
+            smallest_effect_of_interest=inputs.find_mean_effect_over_tasks(
+                inputs.smallest_effects_of_interest, *place
+            ),
+            is_single_task_of_mean=is_single_task_of_mean,
             collapsed=describe_collapsed_runs(one, part, inputs),
             counts=counts,
         )
 
-    if comparison.is_per_task or (
-        comparison.measured_quantity.share and len(by_task) > 1
+    if comparison.is_tested_on_each_task or (
+        comparison.measured_quantity.is_boolean and len(by_task) > 1
     ):
         results = []
         for task, part in by_task.items():
@@ -731,7 +767,9 @@ def make_results_of_comparison(
     ]
     sound = [r.task for r in alone if r.estimate]
     if not sound:
-        first = replace(alone[0], task="/".join(sorted(by_task)), beside=False)
+        first = replace(
+            alone[0], task="/".join(sorted(by_task)), is_single_task_of_mean=False
+        )
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]
     # A mean over one task equals that task, which is then not listed again.
@@ -810,7 +848,9 @@ def explain_model_that_learned_little(
     count = f" in {len(faults)} of {len(measured)} runs" * (len(measured) > 1)
     place = f"on {tasks[0]}: {reach} points{count}"
     if all(level.has_collapsed for level in levels):
-        return f"{what} learned nothing {place}, no more than {levels[0].chance:.1f}"
+        return (
+            f"{what} learned nothing {place}, no more than {levels[0].chance_score:.1f}"
+        )
     half = inputs.unpruned_scores[tasks[0]] / 2
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 
@@ -888,7 +928,7 @@ def format_counts_of_boolean_measure(
 
     comparison: the comparison of models.
     rows: rows of the compared runs, each with labels, run and metrics."""
-    if not comparison.measured_quantity.share:
+    if not comparison.measured_quantity.is_boolean:
         return ""
     frames = [
         add_value_column_of_measure(comparison.measure, f, inputs.columns_by_task)

@@ -22,10 +22,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from lib.core import paths
 from lib.core.names import Refused
+
+if TYPE_CHECKING:
+    from lib.core.types import CsvRow, ReasonOrEmpty
 
 MANIFEST = "manifest.json"
 # Temporary files that are older than this many seconds are removed, as the process that
@@ -239,7 +242,7 @@ def read_file_bytes(path: str | Path) -> bytes:
     return Path(path).read_bytes()
 
 
-def read_csv(path: str | Path) -> list[dict[str, str]]:
+def read_csv(path: str | Path) -> list[CsvRow]:
     """Return the rows of a CSV file of this repository, each as {column: cell text}.
 
     Cells stay text, and callers parse the numbers that they need, such as a printed
@@ -433,7 +436,7 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
         ) from None
 
 
-def describe_folder_damage(folder: Path) -> str:
+def describe_folder_damage(folder: Path) -> ReasonOrEmpty:
     """Return in a sentence the first damage of a folder, or "" where it has none.
 
     Damage is a file that is missing, or that differs from its SHA-256 digest in the

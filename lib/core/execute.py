@@ -56,7 +56,7 @@ def execute(
     made again. Weights of runs on toy data are always saved. A measurement has none.
     checkpoint_interval_seconds: seconds between two checkpoints of a training."""
     store = store or Store()
-    keep_weights = keep_weights and STEPS[spec.step].weights
+    keep_weights = keep_weights and STEPS[spec.step].saves_weights
     if run := store.find_run(spec, needs_weights=keep_weights):
         return run
     if is_locked(store.get_lock_path(spec)):
@@ -74,7 +74,7 @@ def _execute_and_save(
     # process has deleted its weights since the present run was planned.
     inputs = {
         name: execute(
-            parent, store, STEPS[parent.step].weights, checkpoint_interval_seconds
+            parent, store, STEPS[parent.step].saves_weights, checkpoint_interval_seconds
         )
         for name, parent in spec.input_specs_with_seeds.items()
     }
@@ -83,7 +83,7 @@ def _execute_and_save(
     read_commit_hash_as_dict()
     keep_weights = (keep_weights or uses_toy_data(spec.args)) and STEPS[
         spec.step
-    ].weights
+    ].saves_weights
     writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_interval_seconds)
     try:
         args = spec.resolve_step_arguments(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lib.core.spec import Spec
 from lib.core.store import Run
@@ -123,7 +123,7 @@ class ExperimentOutcome(Columns):
 
     row: Row
     run: Run | None
-    state: str
+    state: Literal["finished", "running", "failed", "stopped", "died", "missing"]
     error: str = ""
 
     @cached_property

@@ -30,14 +30,14 @@ class Step:
     "teacher:" allows all names that begin with it.
     args: names of the arguments that a Spec of this step may have.
     module: the Python module that has the function.
-    weights: whether runs of this step save a model, or other large files, that later
-    runs load."""
+    saves_weights: whether runs of this step save a model, or other large files, that
+    later runs load."""
 
     version: int
     inputs: tuple[str, ...]
     args: tuple[str, ...]
     module: str
-    weights: bool
+    saves_weights: bool
 
 
 # {name of a step: (version, inputs, arguments, module)}. Names of inputs and of
@@ -72,18 +72,18 @@ MEASURING: StepTable = {  # Steps that save no weights.
 }
 
 
-def make_steps(package: str, table: StepTable, weights: bool) -> dict[str, Step]:
+def make_steps(package: str, table: StepTable, saves_weights: bool) -> dict[str, Step]:
     """Return {name: Step} of the lines of a table of steps, the kinds of work.
 
     package: the Python package below which the modules of the steps lie.
-    weights: whether these steps save a model, or other large files."""
+    saves_weights: whether these steps save a model, or other large files."""
     return {
         name: Step(
             version,
             tuple(inputs.split()),
             tuple(args.split()),
             f"{package}.{module}",
-            weights,
+            saves_weights,
         )
         for name, (version, inputs, args, module) in table.items()
     }

@@ -2,10 +2,12 @@
 and its run is found again.
 
     data/runs/<step>-<identity>/<seed>/      is a finished run.
-                               <seed>.part/  is a run that is being made, or what is left of one
+                               <seed>.part/  is a run that is being made, or what is
+                               left of one
                                              that failed, was stopped or was killed.
                                <seed>.lock   is held by the process that is making it.
-    data/records/<step>-<identity>/<seed>/   is a record: a run without weights and events, small
+    data/records/<step>-<identity>/<seed>/   is a record: a run without weights and
+    events, small
                                              enough to commit.
 
 A run folder holds `spec.json`, `status.json` (state, times, attempts),
@@ -40,7 +42,7 @@ from lib.core.disk import Damaged, read_json, write_json
 from lib.core.names import Absent
 from lib.core.spec import Spec, make_spec_from_json, remove_absolute_paths
 from lib.core.steps import STEPS
-from lib.core.types import Arrays, Json
+from lib.core.types import Arrays, CsvRow, Json
 
 # Names, without ".json", of the JSON files of each run.
 JSON_FILES = ("spec", "status", "metrics", "env")
@@ -176,7 +178,7 @@ class Run:
 
 class RunState(TypedDict):
     run: Run | None
-    state: str
+    state: Literal["finished", "running", "failed", "stopped", "died", "missing"]
 
 
 class SpecAndRun(NamedTuple):
@@ -228,7 +230,7 @@ def is_locked(lock_path: Path) -> bool:
         return False
 
 
-def read_runs_csv() -> list[dict[str, str]]:
+def read_runs_csv() -> list[CsvRow]:
     """Return the lines of the table `runs.csv` of the repository as {column: cell}.
 
     The table says by which run (training or measurement) a line of a published table
@@ -305,7 +307,7 @@ class Store:
 
         needs_weights: whether only a result with its weights counts, if this kind of
         work saves weights."""
-        needs_weights = needs_weights and STEPS[spec.step].weights
+        needs_weights = needs_weights and STEPS[spec.step].saves_weights
         run = self.find_run(spec, needs_weights)
         if run or spec.float32_spec is spec:
             return SpecAndRun(spec, run)
@@ -374,7 +376,7 @@ class Store:
         todo: NeedsWeightsBySpec = {}
 
         def add_missing_spec_and_inputs(spec: Spec, needs_weights: bool) -> None:
-            needs_weights = bool(needs_weights and STEPS[spec.step].weights)
+            needs_weights = bool(needs_weights and STEPS[spec.step].saves_weights)
             if looked.get(spec, -1) >= needs_weights:
                 return
             looked[spec] = needs_weights
@@ -645,10 +647,10 @@ class RunWriter(TrainingOutput):
         for path in list(self.folder.rglob(".*")):
             disk.remove_path(path)
         write_json(self.folder / "spec.json", spec.to_json())
-        self.made_as = self.read_spec_file_inode_and_time()
+        self.made_as = self.read_spec_file_inode_and_modified_ns()
         self.write_status("started")
 
-    def read_spec_file_inode_and_time(self) -> tuple[int, int]:
+    def read_spec_file_inode_and_modified_ns(self) -> tuple[int, int]:
         """Return the inode and the modification time in nanoseconds of `spec.json`.
 
         They change if another process deletes this folder and makes it again."""
@@ -661,13 +663,16 @@ class RunWriter(TrainingOutput):
         Methods that write call it first. Otherwise later writes would complete a run
         that lacks its first files."""
         with suppress(FileNotFoundError):
-            if self.read_spec_file_inode_and_time() == self.made_as:
+            if self.read_spec_file_inode_and_modified_ns() == self.made_as:
                 return
         where = f"{paths.format_project_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")
 
     def write_status(
-        self, state: str, overwrite_in_place: bool = False, **values: Any
+        self,
+        state: Literal["started", "finished", "failed", "stopped"],
+        overwrite_in_place: bool = False,
+        **values: Any,
     ) -> None:
         """Write the run's `status.json`, by which commands show what a run does.
 

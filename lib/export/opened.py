@@ -222,7 +222,7 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
     if run.model_folder.exists():
         return run
     spec = make_spec_from_json(run.spec)
-    if not STEPS[spec.step].weights:
+    if not STEPS[spec.step].saves_weights:
         raise Refused(f"{run.name} makes no model: the step {spec.step} only measures")
     if here := Store().find_run(spec, needs_weights=True):
         return here

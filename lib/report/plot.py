@@ -350,9 +350,13 @@ def make_forest_plot_data(
     for (source, comparison), e in estimates_by_row.items():
         if e is None:
             continue
-        least, most = e.region or (np.nan, np.nan)
+        least, most = e.claimed_region or (np.nan, np.nan)
         ends = (e.low, e.high) if e.n_seeds >= SEEDS else (np.nan, np.nan)
-        interest = np.nan if comparison in printed_differences else e.interest
+        interest = (
+            np.nan
+            if comparison in printed_differences
+            else e.smallest_effect_of_interest
+        )
         aims = printed_differences.get(comparison, np.nan), interest, least, most
         lines.append((source, comparison, e.mean, *ends, *aims, e.n_seeds, ""))
     return pd.DataFrame(lines, columns=FOREST)

@@ -371,7 +371,7 @@ class Runs:
         pairs = compare.pair_runs_by_task_and_seed(
             sides[0], sides[1], columns_by_task, *spared
         )
-        aims = {"region": region, "interest": interest}
+        aims = {"claimed_region": region, "smallest_effect_of_interest": interest}
         return replace(estimate_paired_difference(pairs), **aims) if pairs else None
 
     def estimate_differences_from_baseline(

@@ -70,7 +70,12 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     where nothing counts.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
-    cells = [r for v in verdicts for r in v.results if not (r.beside or r.same_as)]
+    cells = [
+        r
+        for v in verdicts
+        for r in v.results
+        if not (r.is_single_task_of_mean or r.claim_that_counts_it)
+    ]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     lines = []
     if cells:
@@ -90,7 +95,7 @@ def format_effect_printed_in_paper(result: Result) -> str:
 
     result: a comparison that tests a claim of a paper, as it was measured."""
     if result.printed is None:
-        interest = result.interest
+        interest = result.smallest_effect_of_interest
         return f"({result.format_number(interest)} of interest)" if interest else ""
     if result.counts:
         return f"{result.printed:+.0f} % of the runs"
@@ -110,8 +115,8 @@ def format_result_sentence(result: Result) -> str:
     printed = ""
     if result.printed is not None:
         printed = f", printed {format_effect_printed_in_paper(result)}"
-    elif result.verdict_word == NO_EFFECT and result.interest:
-        printed = f", of interest from {result.format_number(result.interest)}"
+    elif result.verdict_word == NO_EFFECT and result.smallest_effect_of_interest:
+        printed = f", of interest from {result.format_number(result.smallest_effect_of_interest)}"
     few = f" (a word takes {SEEDS} seeds)" if result.unmeasured_reason else ""
     measured = (
         f"{result.measured_effect_text}{unit}{printed}{result.remarks_in_brackets}"
@@ -147,9 +152,9 @@ def list_main_result_sentences(
         for v in verdicts
         if is_main_result_verdict(v)
         for r in v.results
-        if not r.beside
+        if not r.is_single_task_of_mean
     ]
-    cells = [r for v in verdicts for r in v.results if not r.beside]
+    cells = [r for v in verdicts for r in v.results if not r.is_single_task_of_mean]
     sure = [r for r in leading if not r.unmeasured_reason]
     few = [r for r in leading if r.unmeasured_reason and r.estimate and not r.reason]
     further = [r for r in cells if not (leading or r.unmeasured_reason)]
@@ -214,13 +219,15 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     claim = lists.read_claims().get(verdict.claim, unknown)
     cells = [
         {
-            "sentence": r.sentence if not r.beside else f"on {r.task} alone",
+            "sentence": r.sentence
+            if not r.is_single_task_of_mean
+            else f"on {r.task} alone",
             "ours": f"{r.measured_effect_text}{r.remarks_in_brackets}",
             "printed": format_effect_printed_in_paper(r),
             "word": r.verdict_word,
             "reading": r.verdict_text,
             "reason": r.unmeasured_reason,
-            "beside": r.beside,
+            "beside": r.is_single_task_of_mean,
         }
         for r in verdict.results
     ]

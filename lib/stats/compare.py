@@ -19,7 +19,7 @@ import numpy as np
 
 from lib import data
 from lib.core.names import Refused
-from lib.core.rows import format_kept_head_fraction
+from lib.core.rows import ResultRow, format_kept_head_fraction
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.stats.paired import (
@@ -112,8 +112,8 @@ def pair_runs_of_models(
 
 
 def pair_runs_by_task_and_seed(
-    method_rows: Sequence[Mapping[str, Any]],
-    baseline_rows: Sequence[Mapping[str, Any]],
+    method_rows: Sequence[ResultRow],
+    baseline_rows: Sequence[ResultRow],
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
     includes_collapsed_method: bool = False,
     includes_collapsed_baseline: bool = False,
@@ -202,8 +202,8 @@ def collect_dtypes_of_spec_and_inputs(spec_json: Json) -> set[str]:
 
 
 def group_rows_with_run_by_task_and_seed(
-    rows: Iterable[Mapping[str, Any]],
-) -> list[list[Mapping[str, Any]]]:
+    rows: Iterable[ResultRow],
+) -> list[list[ResultRow]]:
     """Group rows of runs by task and seed: the runs of one group are compared.
 
     Return a list of groups, each a list of rows. A row whose "run" is None is left out,
@@ -226,8 +226,8 @@ def collect_dtypes_of_runs(runs: Iterable[Run]) -> set[str]:
 
 
 def substitute_float32_for_mixed_dtypes(
-    rows: Sequence[Mapping[str, Any]],
-) -> list[Mapping[str, Any]]:
+    rows: Sequence[ResultRow],
+) -> list[ResultRow]:
     """Replace runs so that all runs of one task and seed have the same dtype.
 
     Rounding would otherwise add to their difference. Where bfloat16 and float32 are
@@ -257,7 +257,7 @@ def substitute_float32_for_mixed_dtypes(
 
 
 def describe_comparison_counts_by_dtype(
-    *compared_rows: Sequence[Mapping[str, Any]],
+    *compared_rows: Sequence[ResultRow],
 ) -> list[str]:
     """Return a list with a sentence on how many comparisons were made in which dtype.
 
@@ -334,19 +334,19 @@ def read_labels_and_predictions(run: Run, column: MetricColumn) -> LabelsAndPred
 class ScoreAndChance:
     """A ScoreAndChance has a run's score and the score possible without learning.
 
-    The run has collapsed if its score is not above `chance`, or if it predicts the same
-    for all examples (`constant`). Collapsed runs are left out of comparisons. Both
-    scores are in points, 0 to 100."""
+    The run has collapsed if its score is not above `chance_score`, or if it predicts
+    the same for all examples (`is_constant`). Collapsed runs are left out of
+    comparisons. Both scores are in points, 0 to 100."""
 
     score: float  # Score in points, from 0 to 100.
     # Score in points that is possible without learning: for accuracy, two standard
     # errors above the share of the most frequent class.
-    chance: float
-    constant: bool  # Whether the run predicts the same value for all examples.
+    chance_score: float
+    is_constant: bool  # Whether the run predicts the same value for all examples.
 
     @property
     def has_collapsed(self) -> bool:
-        return self.constant or self.score <= self.chance
+        return self.is_constant or self.score <= self.chance_score
 
 
 @lru_cache(maxsize=8192)

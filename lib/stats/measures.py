@@ -28,28 +28,31 @@ RANKED = 12
 class Measure:
     """A Measure says how a quantity is computed from runs.
 
-    An example is the share of remaining weights. One of `values`, `by_run` and `of_all`
-    is given, and none of them for the task score, whose computation is built in.
+    An example is the share of remaining weights. One of `metric_expression`,
+    `compute_by_run` and `estimate_from_model_frames` is given, and none of them for the
+    task score, whose computation is built in.
 
-    values: an expression over the names of a run's metrics, such as "100 * remaining".
-    by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
-    of_all: f(a frame of runs for each model, {task: its metrics}, text) -> an Estimate
-    (a number with its interval) or None. The text says which part of the runs is meant,
-    such as the name of one timed model, or is "".
+    metric_expression: an expression over the names of a run's metrics, such as "100 *
+    remaining".
+    compute_by_run: f(frame of runs, {task: its metrics}) -> a value for each run.
+    estimate_from_model_frames: f(a frame of runs for each model, {task: its metrics},
+    text) -> an Estimate (a number with its interval) or None. The text says which part
+    of the runs is meant, such as the name of one timed model, or is "".
     unit: the unit as text.
-    resolution: the number of which all values are multiples, such as 1 for whole
+    rounding_step: the number of which all values are multiples, such as 1 for whole
     epochs; 0 for none.
-    null: the value that means no effect: 0 for a difference, 1 for a ratio.
-    share: whether values are true or false, and are reported as counts of runs, such as
-    "8 of 10"."""
+    value_of_no_effect: the value that means no effect: 0 for a difference, 1 for a
+    ratio.
+    is_boolean: whether values are true or false, and are reported as counts of runs,
+    such as "8 of 10"."""
 
     unit: str
-    values: str = ""
-    by_run: Callable[..., Any] | None = None
-    of_all: Callable[..., paired.Estimate | None] | None = None
-    resolution: float = 0.0
-    null: float = 0.0
-    share: bool = False
+    metric_expression: str = ""
+    compute_by_run: Callable[..., Any] | None = None
+    estimate_from_model_frames: Callable[..., paired.Estimate | None] | None = None
+    rounding_step: float = 0.0
+    value_of_no_effect: float = 0.0
+    is_boolean: bool = False
 
 
 def smooth_loss(losses: np.ndarray, window_share: float = 0.05) -> np.ndarray:
@@ -105,7 +108,9 @@ def estimate_score_variance_ratio(
     law = scipy.stats.f(len(a) - 1, len(b) - 1)
     high, low = ratio / law.ppf((0.025, 0.975))
     p = min(1.0, 2 * law.cdf(ratio), 2 * law.sf(ratio))
-    return paired.Estimate(ratio, low, high, least, 1, nan, float(p), null=1.0)
+    return paired.Estimate(
+        ratio, low, high, least, 1, nan, float(p), value_of_no_effect=1.0
+    )
 
 
 def tabulate_search_and_final_scores(
@@ -167,16 +172,18 @@ MEASURES = {
     ),
     "diverged": Measure(
         "points of the runs that collapse",
-        by_run=compare.make_mask_of_collapsed_runs,
-        share=True,
+        compute_by_run=compare.make_mask_of_collapsed_runs,
+        is_boolean=True,
     ),
     "distance": Measure("of the distillation loss", "1.0 * distance"),
     "F1": Measure("F1 points", "100 * span_f1"),
     "kept weights": Measure("points of weights", "100 * remaining"),
     "rank correlation": Measure(
-        "of Kendall's tau", of_all=estimate_search_rank_correlation
+        "of Kendall's tau", estimate_from_model_frames=estimate_search_rank_correlation
     ),
     "variance ratio": Measure(
-        "times the variance", of_all=estimate_score_variance_ratio, null=1.0
+        "times the variance",
+        estimate_from_model_frames=estimate_score_variance_ratio,
+        value_of_no_effect=1.0,
     ),
 }

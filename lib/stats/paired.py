@@ -88,27 +88,32 @@ class Estimate:
     mean, low, high: the estimate and the ends of its interval.
     n_seeds: the number of seeds; of several tasks, that of the task with the fewest.
     n_tasks: the number of tasks.
-    spread: standard deviation over seeds of the mean over tasks (ddof = 1); nan for one
-    seed.
-    p: two-sided p-value of the hypothesis of no effect, whose value is `null`.
-    noise: standard error of the mean from the choice of examples alone.
-    freedom: degrees of freedom of Student's interval.
-    null: the value that means no effect: 0 for a difference, 1 for a ratio.
-    region: (low, high) between which a paper claims that the value lies; () for none.
-    interest: the smallest effect of interest, fixed before the runs; nan for none."""
+    deviation_over_seeds: standard deviation over seeds of the mean over tasks (ddof =
+    1); nan for one seed.
+    p: two-sided p-value of the hypothesis of no effect, whose value is
+    `value_of_no_effect`.
+    standard_error_over_examples: standard error of the mean from the choice of examples
+    alone.
+    degrees_of_freedom: degrees of freedom of Student's interval.
+    value_of_no_effect: the value that means no effect: 0 for a difference, 1 for a
+    ratio.
+    claimed_region: (low, high) between which a paper claims that the value lies; () for
+    none.
+    smallest_effect_of_interest: the smallest effect of interest, fixed before the runs;
+    nan for none."""
 
     mean: float
     low: float
     high: float
     n_seeds: int
     n_tasks: int
-    spread: float
+    deviation_over_seeds: float
     p: float
-    noise: float = 0.0
-    freedom: float = inf
-    null: float = 0.0
-    region: tuple[float, ...] = ()
-    interest: float = nan
+    standard_error_over_examples: float = 0.0
+    degrees_of_freedom: float = inf
+    value_of_no_effect: float = 0.0
+    claimed_region: tuple[float, ...] = ()
+    smallest_effect_of_interest: float = nan
 
     def compute_p_value(self, null_value: float) -> float:
         """Return the two-sided p-value of a null hypothesis on the true value.
@@ -117,13 +122,17 @@ class Estimate:
         field `p`. For any other value, such as one that a paper prints, it follows from
         the 95 % interval by Student's distribution: it is 0.05 at an end of the
         interval."""
-        if null_value == self.null:
+        if null_value == self.value_of_no_effect:
             return self.p
         half = self.mean - self.low if null_value < self.mean else self.high - self.mean
         if half <= 0:
             return float(null_value == self.mean)
-        t = abs(self.mean - null_value) / half * scipy.stats.t.ppf(0.975, self.freedom)
-        return float(2 * scipy.stats.t.sf(t, self.freedom))
+        t = (
+            abs(self.mean - null_value)
+            / half
+            * scipy.stats.t.ppf(0.975, self.degrees_of_freedom)
+        )
+        return float(2 * scipy.stats.t.sf(t, self.degrees_of_freedom))
 
 
 def sample_bootstrap_weights(
@@ -504,7 +513,7 @@ def estimate_mean_over_seeds(values: ArrayLike, rounding_step: float = 0.0) -> E
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
     spread = float(np.hypot(x.std(ddof=1), rounding_step / 12**0.5))
     low, high, p = _compute_t_interval(mean, spread**2 / n, n - 1)
-    return Estimate(mean, low, high, n, 1, spread, p, freedom=n - 1)
+    return Estimate(mean, low, high, n, 1, spread, p, degrees_of_freedom=n - 1)
 
 
 def estimate_median_ratio(
@@ -540,7 +549,15 @@ def estimate_median_ratio(
     # it is widened to include it.
     low, high = min(low, middle), max(high, middle)
     return Estimate(
-        middle, low, high, len(x), 1, np.nan, 1.0, freedom=count - 1, null=1.0
+        middle,
+        low,
+        high,
+        len(x),
+        1,
+        np.nan,
+        1.0,
+        degrees_of_freedom=count - 1,
+        value_of_no_effect=1.0,
     )
 
 

@@ -123,9 +123,9 @@ def list_fewest_epochs_to_match_bert(
 
 MEASURES = {
     "epochs to match": Measure(
-        "epochs", by_run=list_fewest_epochs_to_match_bert, resolution=1.0
+        "epochs", compute_by_run=list_fewest_epochs_to_match_bert, rounding_step=1.0
     ),
     "gradient of the lower layers": Measure(
-        "decades", by_run=list_mean_log10_gradient_norms_of_lower_layers
+        "decades", compute_by_run=list_mean_log10_gradient_norms_of_lower_layers
     ),
 }

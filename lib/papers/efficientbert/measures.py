@@ -144,13 +144,15 @@ def estimate_speed_up(
 
 
 MEASURES = {
-    "last loss": Measure("of the loss", by_run=list_final_losses),
+    "last loss": Measure("of the loss", compute_by_run=list_final_losses),
     "share of steps": Measure(
         "of the steps to the loss that training from scratch ends on",
-        by_run=list_shares_of_steps_to_match_loss,
-        null=1.0,
+        compute_by_run=list_shares_of_steps_to_match_loss,
+        value_of_no_effect=1.0,
     ),
     "speed-up": Measure(
-        "times as fast as BERT-base", of_all=estimate_speed_up, null=1.0
+        "times as fast as BERT-base",
+        estimate_from_model_frames=estimate_speed_up,
+        value_of_no_effect=1.0,
     ),
 }

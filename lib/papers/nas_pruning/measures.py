@@ -74,18 +74,20 @@ def list_final_flops_standard_deviations(
 
 
 MEASURES = {
-    "epochs to the target": Measure("epochs", by_run=list_epochs_to_target_flops),
+    "epochs to the target": Measure(
+        "epochs", compute_by_run=list_epochs_to_target_flops
+    ),
     "gates that return": Measure("of the gates", "switched_on / switched_off"),
     "misses": Measure(
         "points of the searches that miss their target by over 1 %",
         "abs(before_trim / target - 1) > 0.01",
-        share=True,
+        is_boolean=True,
     ),
     "noise": Measure("noise inputs", "1.0 * noise"),
     "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
-    "size": Measure("times the target", "before_trim / target", null=1.0),
+    "size": Measure("times the target", "before_trim / target", value_of_no_effect=1.0),
     "swing": Measure(
         "points of FLOPs, from step to step",
-        by_run=list_final_flops_standard_deviations,
+        compute_by_run=list_final_flops_standard_deviations,
     ),
 }
