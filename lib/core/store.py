@@ -345,7 +345,8 @@ class Store:
         "missing" (no attempt). For a Spec in bfloat16 a result in float32 counts too.
         Tables show the state of an experiment without a result."""
         spec, run = self.find_run_or_float32_run(spec)
-        status, part = {"state": "missing"}, self.get_unfinished_folder_path(spec)
+        status: RunStatus = {"state": "missing"}
+        part = self.get_unfinished_folder_path(spec)
         if run:
             status = run.status
         elif part.exists():
