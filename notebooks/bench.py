@@ -613,7 +613,7 @@ def list_own_specs(profile, rows_folder, model_folder, seed):
     )
     (task,) = grids.select_tasks(profile, tasks_by_profile=frontier.TASKS)
     return {
-        name: frontier.TABLE[name].make(profile, task, HALF).with_seed(seed)
+        name: frontier.TABLE[name].make_spec(profile, task, HALF).with_seed(seed)
         for name in SIX
     }
 

@@ -634,7 +634,7 @@ def same_run(a, b):
 def landscape(seed, layers, spread=0.02):
     """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id.
     `best` is the highest score of any network of so many layers."""
-    from lib.papers.efficientbert.search.space import IDS, find_layer_size_index
+    from lib.papers.efficientbert.search.space import IDS, find_index_of_layer_size
 
     terms = np.random.default_rng(seed).normal(
         0, spread / np.sqrt(layers), (layers, len(IDS))
@@ -642,7 +642,8 @@ def landscape(seed, layers, spread=0.02):
 
     def score(net):
         return 0.75 + sum(
-            terms[i, find_layer_size_index(layer)] for i, layer in enumerate(net.layers)
+            terms[i, find_index_of_layer_size(layer)]
+            for i, layer in enumerate(net.layers)
         )
 
     score.best = 0.75 + terms.max(1).sum()

@@ -28,7 +28,7 @@ from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.language import is_valid_formula
 from lib.papers.efficientbert.search.net import Layer, count_net_parameters, from_json
 from lib.papers.efficientbert.search.space import Space
-from lib.papers.efficientbert.search.step import make_search_result
+from lib.papers.efficientbert.search.step import make_search_result_json
 from lib.papers.efficientbert.students import sample_subnetwork
 from lib.report.tables import Runs, collect_results
 from lib.stats import measures, paired
@@ -255,7 +255,7 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     net = efficientbert.scale_network_to_profile("EfficientBERT", "toy")
     formulas = ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)")
     net = replace(net, layers=tuple(Layer(text, 2, 1) for text in formulas))
-    made = make_search_result(Space("stage2", net, 7, 9**9), net)
+    made = make_search_result_json(Space("stage2", net, 7, 9**9), net)
     assert made["shared"]["window"] == [7, 9**9] and made["net"] == net.to_json()
     assert [layer[1:] for layer in made["supernet"]["layers"]] == [[4, 1]] * 2
     first, second = made["shared"]["choices"]
@@ -506,7 +506,7 @@ def test_pages_of_nothing_are_empty(store, last):
 
 
 def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
-    more = search.search_stage_spec("toy", "stage2", candidate_count_factor=2)
+    more = search.search_stage_spec("toy", "stage2", factor_on_candidate_count=2)
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}

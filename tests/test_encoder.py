@@ -74,7 +74,7 @@ def test_an_encoder_of_each_family_is_taken(family, make):
         )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     found = encoder.read_tokenizer_ids(folder, family)
-    assert (found.size, found.pad) == (len(tokenizer), tokenizer.pad_token_id)
+    assert (found.id_count, found.padding_id) == (len(tokenizer), tokenizer.pad_token_id)
     types = tokenizer("a", "b").get("token_type_ids", [0])
     assert found.types == 1 + max(types)
     shape = encoder.read_encoder_shape(folder)
@@ -105,7 +105,7 @@ def test_a_vocabulary_without_special_tokens_gets_them_behind_the_last_one(make)
     lines = ["[UNK]", "[CLS]", "[SEP]", *(f"word{i}" for i in range(20))]
     put(folder, "vocab.txt", "\n".join(lines) + "\n")
     found = encoder.read_tokenizer_ids(folder, "bert")
-    assert (found.size, found.pad) == (25, words(folder).pad_token_id)
+    assert (found.id_count, found.padding_id) == (25, words(folder).pad_token_id)
     assert found.size == len(words(folder))
 
 

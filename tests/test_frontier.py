@@ -59,7 +59,7 @@ def test_every_method_has_a_point_at_each_budget(anywhere):
         }
         budgets = len(frontier.BUDGETS[profile])
         assert counts == {
-            n: 1 if m.once else budgets for n, m in frontier.TABLE.items()
+            n: 1 if m.has_single_model else budgets for n, m in frontier.TABLE.items()
         }
         assert len({row["spec"].name for row in rows}) == len(rows)
 
@@ -108,7 +108,7 @@ def test_the_rate_of_ghost_kernels_is_for_models_with_ghosts(
     name, has_ghosts, anywhere
 ):
     """Profile base has such a rate, 1e-2, in both stages of training."""
-    spec = frontier.TABLE[name].make("base", "SST-2", 3)
+    spec = frontier.TABLE[name].make_spec("base", "SST-2", 3)
     stages = [spec, spec.inputs["start"]] if name != "Uniform" else [spec]
     rates = [stage.args["train"].get("taps", 0.0) for stage in stages]
     assert rates == [0.01 if has_ghosts else 0.0] * len(stages)
@@ -119,7 +119,8 @@ def test_the_rate_of_ghost_kernels_is_for_models_with_ghosts(
 def test_one_stage_is_as_long_as_two(task, epochs, anywhere):
     """The paper distils on MNLI and QQP for one epoch, on others for three."""
     made = {
-        name: method.make("paper", task, 6) for name, method in frontier.TABLE.items()
+        name: method.make_spec("paper", task, 6)
+        for name, method in frontier.TABLE.items()
     }
     last = made["Width"]
     both = [spec.args["train"]["epochs"] for spec in (last, last.inputs["start"])]

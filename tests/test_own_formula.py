@@ -76,7 +76,7 @@ from lib.papers.efficientbert import searches as search
 from lib.papers.efficientbert.search import space
 
 told = {"settings": list(space.TABLE_1)}
-told["grammars"] = [space.make_grammar(stage) for stage in space.SEARCHED]
+told["grammars"] = [space.make_grammar_json(stage) for stage in space.SEARCHED]
 told["candidates"] = [net.to_json() for net in search.sample_stage_1_candidates("toy", 2)]
 """
 USED = """
@@ -89,7 +89,7 @@ net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))
 model, ids = supernet.build_model_of_architecture(net), torch.ones(1, 4, dtype=torch.long)
 model(ids).last_hidden_state[..., 0].sum().backward()
 told["moved"] = float(model.encoder.layer[0].output.networks[0].W1.weight.grad.abs().sum())
-told["z"] = float(surface.compute_network_surface(net, surface.Recipe(points=5))[1].std())
+told["z"] = float(surface.compute_network_surface(net, surface.SurfaceOptions(points=5))[1].std())
 print(json.dumps(told))
 """
 

@@ -11,7 +11,7 @@ from lib.papers.efficientbert.options import Search
 from lib.papers.efficientbert.search import samplers
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.samplers import Evaluation, propose_candidate
-from lib.papers.efficientbert.search.space import Space, find_layer_size_index
+from lib.papers.efficientbert.search.space import Space, find_index_of_layer_size
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT),) * 2)
 SPACE = Space("stage3", TOY)
@@ -39,7 +39,7 @@ def evaluations(count, score, space=SPACE, seed=0):
 
 
 def first_id(net):
-    return find_layer_size_index(net.layers[0]) / 16
+    return find_index_of_layer_size(net.layers[0]) / 16
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -115,7 +115,7 @@ def test_an_empty_region_gives_the_candidate_that_comes_nearest():
     net = samplers.sample_unevaluated_candidate(
         SPACE, set(), path, METHODS["cascade"], np.random.default_rng(0)
     )
-    assert find_layer_size_index(net.layers[0]) == 3
+    assert find_index_of_layer_size(net.layers[0]) == 3
 
 
 def test_evolution_changes_a_living_parent_of_the_tournament():
@@ -161,7 +161,7 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
     for score in (
         lambda net: 0.0,
         lambda net: 0.7,
-        lambda net: float(find_layer_size_index(net.layers[0]) == 0),
+        lambda net: float(find_index_of_layer_size(net.layers[0]) == 0),
     ):
         history = evaluations(count, score)
         assert SPACE.make_deduplication_key(proposed(method, history)) not in {

@@ -21,8 +21,8 @@ from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import BERT, Layer, Net
 from lib.papers.efficientbert.search.space import (
     Space,
-    find_layer_size_index,
-    make_grammar,
+    find_index_of_layer_size,
+    make_grammar_json,
 )
 from lib.train import heads, loop
 
@@ -188,7 +188,7 @@ def test_a_larger_budget_continues(path, tmp_path):
 )
 def test_failures_score_0_and_are_kept(failure, said, path):
     def fails(net):
-        return find_layer_size_index(net.layers[0]) % 2
+        return find_index_of_layer_size(net.layers[0]) % 2
 
     def evaluate(net):
         if fails(net) and isinstance(failure, Exception):
@@ -247,7 +247,7 @@ COMMON = HOW | {"data": DATA, "warmup": FINE}
 TAUGHT = {"start": SUPER, "teacher": TEACHER}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
 SPACES = {
-    stage: {"stage": stage, "grammar": make_grammar(stage)}
+    stage: {"stage": stage, "grammar": make_grammar_json(stage)}
     for stage in ("stage1", "stage2", "stage3")
 }
 ONE = Spec(

@@ -19,12 +19,12 @@ from lib.papers.efficientbert.search.grow import (
     mutate_formula,
     mutate_prefix_notation,
     parse_prefix_notation,
-    parse_prefix_notation_if_valid,
+    parse_prefix_notation_if_allowed,
 )
 from lib.papers.efficientbert.search.language import parse_and_check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
-from lib.papers.efficientbert.search.space import IDS, Space, find_layer_size_index
+from lib.papers.efficientbert.search.space import IDS, Space, find_index_of_layer_size
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -60,9 +60,9 @@ def dice(seed):
 
 def test_there_are_sixteen_ids_in_order():
     assert len(IDS) == 16 and [
-        find_layer_size_index(Layer(BERT, k, q)) for k, q in IDS
+        find_index_of_layer_size(Layer(BERT, k, q)) for k, q in IDS
     ] == list(range(16))
-    assert find_layer_size_index(Layer(BERT, 4, 2)) == 13
+    assert find_index_of_layer_size(Layer(BERT, 4, 2)) == 13
 
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
@@ -160,7 +160,7 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     seed = convert_to_prefix_notation(language.parse_feed_forward_formula(BERT))
     tries = 40_000
     changed = (mutate_prefix_notation(seed, linears, roll) for _ in range(tries))
-    found = [tokens for tokens in changed if parse_prefix_notation_if_valid(tokens)]
+    found = [tokens for tokens in changed if parse_prefix_notation_if_allowed(tokens)]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
@@ -194,7 +194,7 @@ def test_trees_are_three_to_seven_high(monkeypatch):
     ):
         assert (
             bool(
-                parse_prefix_notation_if_valid(
+                parse_prefix_notation_if_allowed(
                     convert_to_prefix_notation(
                         language.parse_feed_forward_formula(text)
                     )
@@ -204,7 +204,7 @@ def test_trees_are_three_to_seven_high(monkeypatch):
         )
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert parse_prefix_notation_if_valid(
+            assert parse_prefix_notation_if_allowed(
                 convert_to_prefix_notation(language.parse_feed_forward_formula(text))
             )
 
@@ -356,7 +356,7 @@ def test_an_unknown_stage_is_refused():
 def test_other_lists_are_no_formula(tokens):
     assert (
         parse_prefix_notation(tokens) is None
-        and parse_prefix_notation_if_valid(tokens) is None
+        and parse_prefix_notation_if_allowed(tokens) is None
     )
 
 
@@ -369,7 +369,7 @@ def test_width_errors_are_no_formula():
     tokens = convert_to_prefix_notation(
         language.parse_feed_forward_formula("W1 x + W2 gelu(x)")
     )
-    assert parse_prefix_notation_if_valid(tokens) and parse_prefix_notation_if_valid(
-        tokens, 96, 96, "truncate"
-    )
-    assert not parse_prefix_notation_if_valid(tokens, 96, 48, "truncate")
+    assert parse_prefix_notation_if_allowed(
+        tokens
+    ) and parse_prefix_notation_if_allowed(tokens, 96, 96, "truncate")
+    assert not parse_prefix_notation_if_allowed(tokens, 96, 48, "truncate")

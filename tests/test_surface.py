@@ -8,7 +8,7 @@ from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import Layer, Net
 from lib.papers.efficientbert.search.surface import (
     LIMIT,
-    Recipe,
+    SurfaceOptions,
     compute_network_surface,
     measure_roughness,
     scale_by_symlog,
@@ -34,11 +34,11 @@ def close(a, b):
 
 def z_of(net, **choices):
     """The surface of a net under the recipe with these choices."""
-    return compute_network_surface(net, Recipe(**SMALL | choices))[1]
+    return compute_network_surface(net, SurfaceOptions(**SMALL | choices))[1]
 
 
 def test_one_layer_by_hand():
-    x, y = plane(Recipe(**SMALL))
+    x, y = plane(SurfaceOptions(**SMALL))
     bert, f = one("W2 gelu(W1 x)"), 2 * NUMPY["gelu"](x + y)  # two inner channels
     close(z_of(bert), ((x + y) / 2 + f) / 2)
     close(z_of(bert, residual=False), f)
@@ -49,7 +49,7 @@ def test_one_layer_by_hand():
 @pytest.mark.parametrize("width, gain", [("whole", 1.0), ("real", 0.5)])
 def test_a_width_below_1(width, gain):
     """2 / q is 1/2 for q = 4: at least one channel, or half of one."""
-    x, y = plane(Recipe(**SMALL))
+    x, y = plane(SurfaceOptions(**SMALL))
     close(
         z_of(one("W2 tanh(W1 x)", 4), width=width, residual=False),
         gain * np.tanh(x + y),
@@ -57,7 +57,7 @@ def test_a_width_below_1(width, gain):
 
 
 def test_truncation_keeps_the_first_channel():
-    x, y = plane(Recipe(**SMALL))
+    x, y = plane(SurfaceOptions(**SMALL))
     net, first, second = (
         one("W2 tanh(W1 x * x)", 2),
         *(np.tanh((x + y) * c) for c in (x, y)),
@@ -77,11 +77,16 @@ def test_truncation_keeps_the_first_channel():
     ],
 )
 def test_ranges_worked_out_apart(name, average, low, high):
-    grid, z = compute_network_surface(NETS[name], Recipe(average=average, points=81))
+    grid, z = compute_network_surface(
+        NETS[name], SurfaceOptions(average=average, points=81)
+    )
     assert (grid[0], grid[-1], z.shape) == (-15, 5, (81, 81))
     np.testing.assert_allclose([z.min(), z.max()], [low, high], rtol=5e-3)
     np.testing.assert_array_equal(
-        z, compute_network_surface(NETS[name], Recipe(average=average, points=81))[1]
+        z,
+        compute_network_surface(NETS[name], SurfaceOptions(average=average, points=81))[
+            1
+        ],
     )
 
 
@@ -103,7 +108,7 @@ def test_nothing_overflows(formula):
 
 
 def test_roughness_of_known_shapes():
-    x, y = plane(Recipe(low=0, high=1, points=51))
+    x, y = plane(SurfaceOptions(low=0, high=1, points=51))
     assert measure_roughness(0 * x) == {"variation": 0, "steepest": 0, "curvature": 0}
     assert measure_roughness(7 * x - 3) == pytest.approx(
         {"variation": 0.5, "steepest": 1, "curvature": 0}, abs=1e-9

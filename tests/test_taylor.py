@@ -233,7 +233,9 @@ def test_only_the_ranking_differs_from_width(anywhere):
     """The student of a budget differs from Width's in how the parts are ranked, and
     nothing else. What ranks by itself has the identity that it had."""
     name = "Torch-Pruning Taylor"
-    ours, theirs = (frontier.TABLE[n].make("mini", "SST-2", 3) for n in (name, "Width"))
+    ours, theirs = (
+        frontier.TABLE[n].make_spec("mini", "SST-2", 3) for n in (name, "Width")
+    )
     one, two = (spec.inputs["start"].inputs["importance"] for spec in (ours, theirs))
     assert ours.args == theirs.args and one.inputs == two.inputs
     assert ours.inputs["start"].args == theirs.inputs["start"].args

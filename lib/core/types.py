@@ -18,6 +18,7 @@ ExperimentSize: TypeAlias = str
 TaskName: TypeAlias = str  # Such as "SST-2".
 ModelName: TypeAlias = str  # Name of a model in tables.
 EncoderFamily: TypeAlias = str  # "bert", "roberta" or "electra".
+Seed: TypeAlias = int
 Points: TypeAlias = float  # Score, or difference of scores, in points of 100.
 # None in the place of a setting: that of the profile is taken.
 ProfileDefault: TypeAlias = None

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,12 @@ FAMILIES = {
     "mpnet": "MPNet",
     "distilbert": "DistilBERT",
 }
+TensorName: TypeAlias = str
+TensorHeader: TypeAlias = Json  # {"dtype", "shape", "data_offsets"}.
+ConfigJson: TypeAlias = Json  # Content of config.json.
+ErrorMessage: TypeAlias = str
+Token: TypeAlias = str
+TokenId: TypeAlias = int
 FORM = f"a {', '.join(FAMILIES.values())} folder by save_pretrained"
 OTHER = "take another model"
 LONGEST = 128  # An encoder must be able to read at least this number of tokens.
@@ -69,13 +75,14 @@ class TokenizerIds:
 
     It is compared with an encoder's embedding tables before any training.
 
-    size: one more than the largest id.
-    pad: the id of padding; -1 if there is none, None for an unknown kind of tokenizer.
-    types: the number of token types that a pair of texts gets, 1 or 2."""
+    id_count: one more than the largest id.
+    padding_id: the id of padding; -1 if there is none, None for an unknown kind of
+    tokenizer.
+    token_type_count: the number of token types that a pair of texts gets, 1 or 2."""
 
-    size: int
-    pad: int | None
-    types: int
+    id_count: int
+    padding_id: int | None
+    token_type_count: int
 
 
 def check_and_find_encoder_folder(
@@ -202,7 +209,7 @@ def read_encoder_shape(folder: str | Path) -> Shape:
     return read_shape_of_config(read_configuration(Path(folder)))
 
 
-def read_configuration(folder: Path) -> Json:
+def read_configuration(folder: Path) -> ConfigJson:
     """Return the content of config.json of the encoder in a folder.
 
     Raises Refused where it is no encoder that can be used here: for an unknown
@@ -228,7 +235,7 @@ def read_configuration(folder: Path) -> Json:
     return config
 
 
-def find_position_offset(family: EncoderFamily, configuration: Json) -> int:
+def find_position_offset(family: EncoderFamily, configuration: ConfigJson) -> int:
     """Return the index of the first token of an input in the position embedding table.
 
     It is 0, except for RoBERTa (the id of padding + 1) and MPNet (2). So their tables
@@ -242,7 +249,7 @@ def find_position_offset(family: EncoderFamily, configuration: Json) -> int:
     return 2 * (family == "mpnet")
 
 
-def read_safetensors_header(file: Path) -> dict[str, Json]:
+def read_safetensors_header(file: Path) -> dict[TensorName, TensorHeader]:
     """Return {tensor: {"dtype", "shape", "data_offsets"}} of a safetensors file.
 
     The tensors themselves are not read, so it is fast. The file has eight bytes with
@@ -268,8 +275,8 @@ def read_safetensors_header(file: Path) -> dict[str, Json]:
 
 
 def list_tensor_errors(
-    header_by_tensor_name: Mapping[str, Json], shape: Shape
-) -> Iterator[str]:
+    header_by_tensor_name: Mapping[TensorName, TensorHeader], shape: Shape
+) -> Iterator[ErrorMessage]:
     """Yield a sentence for each tensor that contradicts the encoder's configuration.
 
     Checked are the shapes of embedding tables and linear layers, the number of layers,
@@ -307,8 +314,8 @@ def list_tensor_errors(
 
 
 def list_non_finite_tensor_errors(
-    safetensors_file: Path, header_by_tensor_name: Mapping[str, Json]
-) -> Iterator[str]:
+    safetensors_file: Path, header_by_tensor_name: Mapping[TensorName, TensorHeader]
+) -> Iterator[ErrorMessage]:
     """Yield a sentence on the first small tensor that has a NaN or an infinity.
 
     It yields nothing if there is none. Only tensors of at most 65,536 values are read,
@@ -376,7 +383,7 @@ def extract_token_text(token_entry: Any) -> str:
     return str(token_entry["content"] if isinstance(token_entry, dict) else token_entry)
 
 
-def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
+def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[Token, TokenId]:
     """Return {token: id} of the tokenizer in a folder.
 
     It reads tokenizer.json, or else vocab.txt or vocab.json. Raises Refused for a
@@ -405,8 +412,8 @@ def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[str, int]:
 
 
 def list_tokenizer_errors(
-    tokenizer_ids: TokenizerIds, shape: Shape, config: Json, task: Task | None
-) -> Iterator[str]:
+    tokenizer_ids: TokenizerIds, shape: Shape, config: ConfigJson, task: Task | None
+) -> Iterator[ErrorMessage]:
     """Yield a sentence for each fault by which a tokenizer does not fit an encoder.
 
     Faults are more tokens than embeddings, no token for padding, an id of padding that
@@ -416,28 +423,40 @@ def list_tokenizer_errors(
 
     shape, config: sizes and configuration of the encoder.
     task: the task to be trained; None checks for pairs of texts."""
-    if tokenizer_ids.size > shape.vocab:
+    if tokenizer_ids.id_count > shape.vocab:
         fix = "fix: model.resize_token_embeddings(len(tokenizer)), and save it again"
-        yield f"the tokenizer has {tokenizer_ids.size} tokens, vocab_size is {shape.vocab}; {fix}"
-    if tokenizer_ids.pad == -1:
+        yield (
+            f"the tokenizer has {tokenizer_ids.id_count} tokens, "
+            f"vocab_size is {shape.vocab}; {fix}"
+        )
+    if tokenizer_ids.padding_id == -1:
         fix = f"fix: name one as pad_token in {SETTINGS}"
         yield f"the tokenizer has no token for padding; {fix}"
     counts = find_position_offset(shape.family, config) - 1
-    if tokenizer_ids.pad is not None and 0 <= tokenizer_ids.pad != counts >= 0:
-        ids = f"padding has id {tokenizer_ids.pad} in the tokenizer"
+    if (
+        tokenizer_ids.padding_id is not None
+        and 0 <= tokenizer_ids.padding_id != counts >= 0
+    ):
+        ids = f"padding has id {tokenizer_ids.padding_id} in the tokenizer"
         yield f"{ids}, and positions count from id {counts}; fix: {OTHER}"
     if (
         shape.types
-        and tokenizer_ids.types > shape.types
+        and tokenizer_ids.token_type_count > shape.types
         and (task is None or task.pair)
     ):
         fix = f"fix: take texts without a second one, or {OTHER}"
-        yield f"type_vocab_size is {shape.types}, and pairs have {tokenizer_ids.types}; {fix}"
+        yield (
+            f"type_vocab_size is {shape.types}, "
+            f"and pairs have {tokenizer_ids.token_type_count}; {fix}"
+        )
 
 
 def list_task_head_errors(
-    folder: Path, header_by_tensor_name: Mapping[str, Json], config: Json, task: Task
-) -> Iterator[str]:
+    folder: Path,
+    header_by_tensor_name: Mapping[TensorName, TensorHeader],
+    config: ConfigJson,
+    task: Task,
+) -> Iterator[ErrorMessage]:
     """Yield one sentence if the task head in a model folder does not fit a task.
 
     A head fits if it is of the right class and has the task's number of outputs. Its

@@ -9,12 +9,12 @@ methods that the papers call orthogonal but never tried."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,9 +22,10 @@ import lib.model
 from lib.core.names import Refused
 from lib.core.options import Targets
 from lib.core.papers import import_module_of_each_paper
+from lib.core.rows import ResultRow
 from lib.core.spec import Spec
 from lib.core.store import Run
-from lib.core.types import ExperimentSize, Json, TaskName
+from lib.core.types import ExperimentSize, Json, MetricName, ModelName, Points, TaskName
 from lib.methods import (
     METHODS,
     import_method,
@@ -34,7 +35,7 @@ from lib.papers import grids, students
 from lib.papers.grids import find_encoder_shape
 from lib.papers.points import TOKENS as TOKENS
 from lib.papers.points import (
-    Method,
+    CompressionMethod,
     compressed_student_spec,
     make_single_stage_train_settings,
     quantised_spec,
@@ -42,11 +43,16 @@ from lib.papers.points import (
 )
 from lib.stats import compare, cost, paired
 from lib.stats.compare import MetricColumn
+from lib.stats.cost import KeptIndices
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ModelScoreRow = Json  # {column: value}, columns of `make_method_comparison_table`.
+MethodName: TypeAlias = str  # A key of TABLE, such as "NAS".
+CostColumn: TypeAlias = Literal["flops", "parameters", "bytes"]
+BaselineName: TypeAlias = Literal["majority", "bag of words"]
+Reason: TypeAlias = str
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
 # Settings from frontier.toml beside this module, where comments describe them.
@@ -111,7 +117,7 @@ def student_pruned_by_module_spec(
     profile: ExperimentSize,
     task: TaskName,
     flops_budget_in_twelfths: int,
-    module_name: str,
+    methods_module_name: str,
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned by a further method.
 
@@ -125,25 +131,27 @@ def student_pruned_by_module_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
-    module_name: name of the module, such as "layer_dropping"."""
-    method = import_method(module_name)
+    methods_module_name: name of the module, such as "layer_dropping"."""
+    method = import_method(methods_module_name)
     ranking = None
     _, arguments = plan_pruning_by_method(
-        module_name, find_encoder_shape(profile), flops_budget_in_twelfths / HEADS
+        methods_module_name,
+        find_encoder_shape(profile),
+        flops_budget_in_twelfths / HEADS,
     )
     if hasattr(method, "compute_importance_scores"):
         take = arguments.get if hasattr(method, "prune") else arguments.pop
         options = replace(
             students.IMPORTANCE[profile],
             cumulative=False,
-            by=module_name,
+            by=methods_module_name,
             version=take("version", 0),
         )
         ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         ranking = Spec("importance", ranked, {"teacher": teacher})
     return compressed_student_spec(
-        profile, task, {"op": module_name} | arguments, importance=ranking
+        profile, task, {"op": methods_module_name} | arguments, importance=ranking
     )
 
 
@@ -215,35 +223,46 @@ def single_stage_ghost_student_spec(
     return Spec("warmup", args, inputs)
 
 
-def list_baselines_controls_and_combinations() -> dict[str, Method]:
-    """Return {name: Method} of compression methods that are not those of one paper.
+def list_baselines_controls_and_combinations() -> dict[MethodName, CompressionMethod]:
+    """Return {name: CompressionMethod} of compression methods that are not those of one
+    paper.
 
-    A Method says how a model is made at each FLOPs budget. The methods are the
-    uncompressed model, width pruning, controls, int8, and combinations of papers. A
+    A CompressionMethod says how a model is made at each FLOPs budget. The methods are
+    the uncompressed model, width pruning, controls, int8, and combinations of papers. A
     combination is left out where the code of one of its papers is missing."""
     points = {
-        "Whole": Method("whole", finetuned_full_width_spec, "all", once=True),
-        "Width": Method("paper", students.student_spec),
-        "Whole, distilled": Method(
-            "control", distilled_full_width_spec, "all", once=True
+        "Whole": CompressionMethod(
+            "whole", finetuned_full_width_spec, "all", has_single_model=True
         ),
-        "Uniform": Method("control", uniformly_pruned_student_spec),
+        "Width": CompressionMethod("paper", students.student_spec),
+        "Whole, distilled": CompressionMethod(
+            "control", distilled_full_width_spec, "all", has_single_model=True
+        ),
+        "Uniform": CompressionMethod("control", uniformly_pruned_student_spec),
     }
     in_int8 = partial(quantised_spec, make_trained_spec=finetuned_full_width_spec)
-    points["Int8"] = Method("control", in_int8, "all", once=True)
+    points["Int8"] = CompressionMethod("control", in_int8, "all", has_single_model=True)
     papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
-        points["Width + layer mix"] = Method("combination", layer_mix_student_spec)
+        points["Width + layer mix"] = CompressionMethod(
+            "combination", layer_mix_student_spec
+        )
     if "ghostbert" in papers:
         ghosts = papers["ghostbert"].POINTS["GhostBERT"]
-        combined = partial(Method, "combination", added=ghosts.added)
-        in_int8 = partial(quantised_spec, make_trained_spec=ghosts.make)
+        combined = partial(
+            CompressionMethod, "combination", count_added_flops=ghosts.count_added_flops
+        )
+        in_int8 = partial(quantised_spec, make_trained_spec=ghosts.make_spec)
         points["GhostBERT, int8"] = combined(in_int8)
         if "efficientbert" in papers:
             points["GhostBERT, warmed up"] = combined(single_stage_ghost_student_spec)
         if "nas_pruning" in papers:
-            least = papers["nas_pruning"].POINTS["NAS"].least
-            made = combined(searched_ghost_student_spec, keeps="found", least=least)
+            least = papers["nas_pruning"].POINTS["NAS"].find_least_flops_share
+            made = combined(
+                searched_ghost_student_spec,
+                kept_parts="found",
+                find_least_flops_share=least,
+            )
             points["NAS + ghosts"] = made
     return points
 
@@ -253,26 +272,27 @@ def list_baselines_controls_and_combinations() -> dict[str, Method]:
 RESERVED = {"all", "found", "keep", "trigram", "width"}
 
 
-def check_method_file_name(method_name: str) -> None:
+def check_method_file_name(methods_module_name: str) -> None:
     """Raise Refused if a method's file has a name that means something else.
 
     Files of lib/model are such names too, as an exported model has them in the same
     folder as the method's file."""
-    if method_name in RESERVED | {
+    if methods_module_name in RESERVED | {
         file.name for file in iter_modules(lib.model.__path__)
     }:
         raise Refused(
-            f"lib/methods/{method_name}.py has the name of an operation or of a file of "
+            f"lib/methods/{methods_module_name}.py has the name of an operation or of a file of "
             "lib/model: take another file name"
         )
 
 
-def collect_compression_methods() -> dict[str, Method]:
-    """Return {name: Method} of all compression methods that can be compared.
+def collect_compression_methods() -> dict[MethodName, CompressionMethod]:
+    """Return {name: CompressionMethod} of all compression methods that can be compared.
 
-    A Method says how a model is made at each FLOPs budget. The methods are those of all
-    papers, controls, combinations, and those in lib.methods, in the order of the tables
-    of results. Raises Refused for a title in lib.methods that another method has."""
+    A CompressionMethod says how a model is made at each FLOPs budget. The methods are
+    those of all papers, controls, combinations, and those in lib.methods, in the order
+    of the tables of results. Raises Refused for a title in lib.methods that another
+    method has."""
     points = list_baselines_controls_and_combinations()
     for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
@@ -281,8 +301,10 @@ def collect_compression_methods() -> dict[str, Method]:
         if title in points:
             fault = f"lib.methods.METHODS names {name!r} {title!r}"
             raise Refused(f"{fault}, as another method is called: take another name")
-        points[title] = Method(
-            "control", partial(student_pruned_by_module_spec, module_name=name), name
+        points[title] = CompressionMethod(
+            "control",
+            partial(student_pruned_by_module_spec, methods_module_name=name),
+            name,
         )
     order = [name for name in ORDER if name in points]
     return {name: points[name] for name in dict.fromkeys([*order, *points])}
@@ -294,7 +316,7 @@ OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
 def list_flops_budgets_in_twelfths(
-    profile: ExperimentSize, method_name: str, chosen_budgets: Sequence[int] = ()
+    profile: ExperimentSize, method_name: MethodName, chosen_budgets: Sequence[int] = ()
 ) -> Sequence[int]:
     """Return the FLOPs budgets at which a compression method has a model.
 
@@ -308,24 +330,28 @@ def list_flops_budgets_in_twelfths(
     of str, adds a user's own data or encoder.
     method_name: a key of `collect_compression_methods()`, such as "NAS"."""
     method = TABLE[method_name]
-    if method.once:
+    if method.has_single_model:
         return (0,)
     possible_widths = students.select_possible_widths(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
-    if method.keeps == "found" and grids.find_user_data_passage_window_settings(
+    if method.kept_parts == "found" and grids.find_user_data_passage_window_settings(
         profile
     ):
         return []  # Searches do not support questions on passages.
-    low = method.least(profile) * HEADS if method.least else 0
+    low = (
+        method.find_least_flops_share(profile) * HEADS
+        if method.find_least_flops_share
+        else 0
+    )
     return [m for m in possible_widths if m > low]
 
 
 def count_method_flops(
     profile: ExperimentSize,
-    method_name: str,
+    method_name: MethodName,
     flops_budget_in_twelfths: int,
-    searched_architecture: Json | None = None,
+    searched_architecture: KeptIndices | None = None,
 ) -> int:
     """Return the FLOPs of one forward pass of a compressed model on 128 tokens.
 
@@ -339,45 +365,47 @@ def count_method_flops(
     search found; needed for methods with a search."""
     base = find_encoder_shape(profile)
     method = TABLE[method_name]
-    if method.flops:
-        return method.flops(profile)
-    if method.keeps == "found":
+    if method.count_flops:
+        return method.count_flops(profile)
+    if method.kept_parts == "found":
         assert searched_architecture is not None
         layers = cost.count_kept_indices_by_layer(searched_architecture)
     else:
         layers = list_kept_widths_of_layers(
-            base, method.keeps, flops_budget_in_twelfths
+            base, method.kept_parts, flops_budget_in_twelfths
         )
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
-    return total + (method.added(profile) if method.added else 0)
+    return total + (
+        method.count_added_flops(profile) if method.count_added_flops else 0
+    )
 
 
 def list_kept_widths_of_layers(
-    shape: cost.Shape, pruning_rule: str, flops_budget_in_twelfths: int
+    shape: cost.Shape, kept_parts_rule: str, flops_budget_in_twelfths: int
 ) -> list[cost.WidthByHeadsFfnEmbeddingQkAndV]:
     """Return {"heads": number, "ffn": neurons} of each layer that a student keeps.
 
     shape: of the whole model.
-    pruning_rule: "all", "width" (the share m/12 of each layer), or the name of a module
-    of lib.methods, whose `plan_pruning` says what is kept.
+    kept_parts_rule: "all", "width" (the share m/12 of each layer), or the name of a
+    module of lib.methods, whose `plan_pruning` says what is kept.
     flops_budget_in_twelfths: m, where the budget is m/12 of the whole model's FLOPs."""
-    if pruning_rule in ("all", "width"):
-        m = flops_budget_in_twelfths if pruning_rule == "width" else HEADS
+    if kept_parts_rule in ("all", "width"):
+        m = flops_budget_in_twelfths if kept_parts_rule == "width" else HEADS
         pairs = [(m * shape.heads // HEADS, m * shape.ffn // HEADS)] * shape.layers
     else:
         pairs, _ = plan_pruning_by_method(
-            pruning_rule, shape, flops_budget_in_twelfths / HEADS
+            kept_parts_rule, shape, flops_budget_in_twelfths / HEADS
         )
     return [{"heads": heads, "ffn": neurons} for heads, neurons in pairs]
 
 
 def explain_unplanned_parameter_count(
     profile: ExperimentSize,
-    method_name: str,
+    method_name: MethodName,
     flops_budget_in_twelfths: int,
     trained_parameter_count: float,
     uncompressed_parameter_count: float,
-) -> str | None:
+) -> Reason | None:
     """Return why a trained model cannot be compared, where its size is not as planned.
 
     FLOPs of a further method (a module of lib.methods) are counted from its
@@ -389,7 +417,7 @@ def explain_unplanned_parameter_count(
     trained_parameter_count, uncompressed_parameter_count: parameters of the method's
     trained model, and of the whole model on the same task."""
     shape = find_encoder_shape(profile)
-    pruning_rule = TABLE[method_name].keeps
+    pruning_rule = TABLE[method_name].kept_parts
     if pruning_rule not in METHODS.values():
         return None
     count = partial(
@@ -411,7 +439,7 @@ def explain_unplanned_parameter_count(
 
 def explain_models_left_out_of_comparison(
     runs_frame: pd.DataFrame, profile: ExperimentSize
-) -> dict[tuple[str, str], str]:
+) -> dict[tuple[TaskName, ModelName], Reason]:
     """Return {(task, model): why} of trained models that have another size than
     planned.
 
@@ -461,22 +489,26 @@ def format_defaults_of_method_comparison() -> list[str]:
 
 
 def extract_majority_and_bag_of_words_scores(
-    metrics: Mapping[str, Any],
-) -> dict[str, float]:
+    bag_of_words_run_metrics: Mapping[MetricName, Any],
+) -> dict[BaselineName, Points]:
     """Return {baseline: score in points} of two baselines without a neural network.
 
     They are "majority" (always the most frequent class, for a regression a constant,
     for answer spans no answer) and "bag of words" (a linear model). A baseline that has
     no score on the task is left out. A useful model must score higher than both.
 
-    metrics: the metrics of a run of the step (kind of run) `bag_of_words`."""
+    bag_of_words_run_metrics: the metrics of a run of the step (kind of run)
+    `bag_of_words`."""
     names = ("majority", "bag_of_words")
-    values = {name.replace("_", " "): metrics.get(name, np.nan) for name in names}
+    values = {
+        name.replace("_", " "): bag_of_words_run_metrics.get(name, np.nan)
+        for name in names
+    }
     return {name: 100 * value for name, value in values.items() if value == value}
 
 
 def format_majority_and_bag_of_words_scores(
-    metrics: Mapping[str, Any], score_is_fraction: bool
+    bag_of_words_run_metrics: Mapping[MetricName, Any], score_is_fraction: bool
 ) -> str:
     """Return a line of text on the scores of two baselines without a neural network.
 
@@ -484,12 +516,13 @@ def format_majority_and_bag_of_words_scores(
     high that not even a perfect model could be shown to be better on the development
     rows.
 
-    metrics: the metrics of a run of the step (kind of run) `bag_of_words`.
+    bag_of_words_run_metrics: the metrics of a run of the step (kind of run)
+    `bag_of_words`.
     score_is_fraction: whether the score is a share of right rows, such as accuracy. For
     other scores the line warns only where a baseline has 100 points."""
-    scores = extract_majority_and_bag_of_words_scores(metrics)
+    scores = extract_majority_and_bag_of_words_scores(bag_of_words_run_metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
-    rows = metrics["dev_rows"]
+    rows = bag_of_words_run_metrics["dev_rows"]
     best = max(scores.values(), default=0.0)
     line = f"without training: {parts} points on {rows:,} development rows"
     top = (
@@ -610,8 +643,8 @@ class ModelCosts(NamedTuple):
 
 def count_model_costs(
     profile: ExperimentSize,
-    run_row: Mapping[str, Any],
-    searched_architecture: Json | None,
+    run_row: ResultRow,
+    searched_architecture: KeptIndices | None,
 ) -> ModelCosts:
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 
@@ -661,7 +694,7 @@ def compute_baseline_gap_columns(
     runs_frame: pd.DataFrame,
     model_row: ModelScoreRow,
     baseline_row: ModelScoreRow | None,
-    column: MetricColumn,
+    compared_metric_column: MetricColumn,
 ) -> ModelScoreRow:
     """Return table columns that compare a model with a width-pruned one of its cost.
 
@@ -673,7 +706,7 @@ def compute_baseline_gap_columns(
     runs_frame: a line for each run of one task.
     model_row, baseline_row: table lines of the model and of the width-pruned one, with
     `model` (name) and `m` (width); without a `baseline_row` all columns are unknown.
-    column: the metric that is compared."""
+    compared_metric_column: the metric that is compared."""
     columns = {
         "budget": np.nan,
         "beside": "",
@@ -685,7 +718,10 @@ def compute_baseline_gap_columns(
         return columns
     columns |= {"budget": baseline_row["m"] or HEADS, "beside": baseline_row["model"]}
     pairs = compare.pair_runs_of_models(
-        runs_frame, model_row["model"], baseline_row["model"], {column.task: (column,)}
+        runs_frame,
+        model_row["model"],
+        baseline_row["model"],
+        {compared_metric_column.task: (compared_metric_column,)},
     )
     if not pairs:
         return columns
@@ -697,7 +733,7 @@ def compute_baseline_gap_columns(
 
 
 def pair_predictions_with_labels(
-    column: MetricColumn, run: Run, seed: int
+    scored_metric_column: MetricColumn, run: Run, seed: int
 ) -> paired.Pair:
     """Return a Pair that compares a run's predictions with the labels themselves.
 
@@ -705,19 +741,29 @@ def pair_predictions_with_labels(
     Here the difference is the run's score minus 100 points. So the function for
     intervals of differences serves single scores too.
 
-    column: the metric and the split that are scored.
+    scored_metric_column: the metric and the split that are scored.
     run: the finished run that has the predictions."""
-    rows = compare.read_labels_and_predictions(run, column)
+    rows = compare.read_labels_and_predictions(run, scored_metric_column)
     labels = rows["labels"]
     said = rows["said"]
     cluster = rows["cluster"]
-    labels = np.ones(len(said)) if column.metric in paired.MARKS else labels
-    return paired.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
+    labels = (
+        np.ones(len(said)) if scored_metric_column.metric in paired.MARKS else labels
+    )
+    return paired.Pair(
+        scored_metric_column.task,
+        seed,
+        labels,
+        said,
+        labels,
+        scored_metric_column.metric,
+        cluster,
+    )
 
 
 def list_models_on_pareto_front(
-    models_frame: pd.DataFrame, cost_column: str
-) -> list[str]:
+    models_frame: pd.DataFrame, cost_column: CostColumn
+) -> list[ModelName]:
     """Return the names of the models on the Pareto front of score and cost.
 
     The cheapest comes first. No other model of at most the same cost scores higher than
@@ -737,7 +783,7 @@ def list_models_on_pareto_front(
 
 
 def find_uncompressed_model_cost(
-    models_frame: pd.DataFrame, cost_column: str
+    models_frame: pd.DataFrame, cost_column: CostColumn
 ) -> float | None:
     """Return the cost of the uncompressed model, of which budgets are shares.
 
@@ -750,8 +796,8 @@ def find_uncompressed_model_cost(
 
 
 def find_best_affordable_model(
-    models_frame: pd.DataFrame, cost_column: str, max_cost_share: float
-) -> dict[Hashable, Any] | None:
+    models_frame: pd.DataFrame, cost_column: CostColumn, max_cost_share: float
+) -> ModelScoreRow | None:
     """Return the table line of the best model within a cost limit, to recommend it.
 
     The limit is `max_cost_share` of the uncompressed model's cost, which may be

@@ -16,7 +16,7 @@ from itertools import product
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -29,7 +29,17 @@ from lib.core.options import Augment, Importance, Numerics, Span, Targets, Train
 from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import (
+    Digest,
+    EncoderFamily,
+    ExperimentSize,
+    Json,
+    ModelName,
+    ProfileDefault,
+    Seed,
+    TaskName,
+    TokenCount,
+)
 from lib.data import DataDescriptor, grammar, models, own
 from lib.data.feed import TokenizerCoverage, measure_tokenizer_coverage
 from lib.data.read import GLUE, SENTEVAL, SQUAD
@@ -43,7 +53,17 @@ from lib.papers.encoder import (
 )
 from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
+from lib.stats.metrics import Metrics
 
+UserDataText: TypeAlias = (
+    str  # Names a file and its columns, in a line of text; "" for none.
+)
+EncoderFolder: TypeAlias = str  # Folder of a user's own encoder; "" for none.
+ParameterName: TypeAlias = str
+TrainingAndHeldOutRowCounts: TypeAlias = tuple[int, int]
+AllTrainingRows: TypeAlias = None  # None in the place of a number of rows.
+CoreSeconds: TypeAlias = float
+Sentence: TypeAlias = str
 RunArguments = Json  # {argument of a step: value}.
 
 
@@ -202,7 +222,7 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
     )
 
 
-def list_encoder_families(profile: ExperimentSize) -> tuple[str, ...]:
+def list_encoder_families(profile: ExperimentSize) -> tuple[EncoderFamily, ...]:
     """Return the families of encoders of an experiment, such as ("bert", "roberta").
 
     For a user's own encoder it is the family of that encoder, or "bert" where no paper
@@ -338,12 +358,16 @@ class ProfileWithUserData(str):
     model: the folder of the user's encoder, or "".
     length: tokens to which rows of the data are cut; 0 takes those of the profile."""
 
-    data: str
-    model: str
-    length: int
+    data: UserDataText
+    model: EncoderFolder
+    length: TokenCount
 
     def __new__(
-        cls, profile: ExperimentSize, data: str = "", model: str = "", length: int = 0
+        cls,
+        profile: ExperimentSize,
+        data: UserDataText = "",
+        model: EncoderFolder = "",
+        length: TokenCount = 0,
     ) -> Self:
         self = super().__new__(cls, profile)
         task = own.infer_task(data) if data else None
@@ -375,7 +399,7 @@ class ProfileWithUserData(str):
         return f"{self[:]}, own {names}"
 
     @property
-    def task_title(self) -> str:
+    def task_title(self) -> TaskName:
         """Return the title of the task in the user's own data; "" without such data.
 
         Tables and the choice of tasks use it as the name of the task."""
@@ -393,7 +417,7 @@ class ProfileWithUserData(str):
         return data.find_checkpoint_folder_with_file(names["bert"], "config.json")
 
     @property
-    def token_limit(self) -> int:
+    def token_limit(self) -> TokenCount:
         """Return the largest number of tokens that the encoder can read.
 
         It follows from the encoder's position embedding table. Longer rows have to be
@@ -420,8 +444,11 @@ class ProfileWithUserData(str):
 
 
 def make_profile_with_user_data(
-    profile: ExperimentSize, data: str = "", model: str = "", length: int = 0
-) -> str:
+    profile: ExperimentSize,
+    data: UserDataText = "",
+    model: EncoderFolder = "",
+    length: TokenCount = 0,
+) -> ExperimentSize:
     """Return a ProfileWithUserData if data, model or length are given, else the name
     alone.
 
@@ -437,7 +464,7 @@ def make_profile_with_user_data(
     return profile
 
 
-def find_truncation_length(profile: ExperimentSize) -> int:
+def find_truncation_length(profile: ExperimentSize) -> TokenCount:
     """Return the number of tokens to which an experiment cuts its rows.
 
     It is the number that a user chose for own data, or else that of the profile.
@@ -447,7 +474,9 @@ def find_truncation_length(profile: ExperimentSize) -> int:
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
-def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
+def find_profile_of_parameters(
+    notebook_parameters: Mapping[ParameterName, Any],
+) -> ExperimentSize:
     """Return the profile that the parameters of a notebook name.
 
     A profile is an experiment's size, such as "mini". Where the parameters `data` (a
@@ -465,7 +494,7 @@ def find_profile_of_parameters(notebook_parameters: Mapping[str, Any]) -> str:
     )
 
 
-def get_notebook_parameters(profile: ExperimentSize) -> dict[str, Any]:
+def get_notebook_parameters(profile: ExperimentSize) -> dict[ParameterName, Any]:
     """Return {parameter: value} by which a notebook is run for a profile.
 
     The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
@@ -497,7 +526,7 @@ def format_profile_as_command_options(profile: ExperimentSize) -> list[str]:
 
 
 def get_attribute_of_profile_with_user_data(
-    profile: ExperimentSize, attribute_name: str
+    profile: ExperimentSize, attribute_name: Literal["data", "model", "task_title"]
 ) -> str:
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
@@ -508,7 +537,7 @@ def get_attribute_of_profile_with_user_data(
     return getattr(profile, attribute_name, "")
 
 
-def describe_user_data_and_model(profile: ExperimentSize) -> list[str]:
+def describe_user_data_and_model(profile: ExperimentSize) -> list[Sentence]:
     """Return sentences for a report page on the user's own data and encoder.
 
     The first one names them, and also stands in captions. Others say how many rows the
@@ -540,7 +569,7 @@ def describe_user_data_and_model(profile: ExperimentSize) -> list[str]:
     return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def digest_user_data_and_model(profile: ExperimentSize) -> list[str]:
+def digest_user_data_and_model(profile: ExperimentSize) -> list[Digest]:
     """Return digests of a user's own data and encoder, as [data, encoder].
 
     A third digest is that of the data's test rows, if there are any. A digest is ""
@@ -561,7 +590,7 @@ def digest_user_data_and_model(profile: ExperimentSize) -> list[str]:
     return digests
 
 
-def list_user_data_warnings(profile: ExperimentSize) -> list[str]:
+def list_user_data_warnings(profile: ExperimentSize) -> list[Sentence]:
     """Return sentences that warn of problems in a user's own data.
 
     They stand beside any advice on which compression method to take. The list is empty
@@ -577,11 +606,11 @@ def list_user_data_warnings(profile: ExperimentSize) -> list[str]:
 
 
 def limit_user_data_row_counts(
-    user_data: str,
+    user_data: UserDataText,
     profile: ExperimentSize,
-    requested_row_count: int | None,
+    requested_training_row_count: int | ProfileDefault,
     requested_held_out_row_count: int,
-) -> tuple[int, int]:
+) -> TrainingAndHeldOutRowCounts:
     """Return how many training and held-out rows a user's data allow, in this order.
 
     Held-out rows are training rows that are not trained on: heads and neurons are
@@ -589,13 +618,15 @@ def limit_user_data_row_counts(
 
     user_data: the user's data, one line of text that names a file and its columns.
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    requested_row_count: training rows asked for; None means the limit of the profile,
-    or all.
+    requested_training_row_count: training rows asked for; None means the limit of the
+    profile, or all.
     requested_held_out_row_count: held-out rows asked for."""
     available = len(data.read_splits("own", user_data)["train"])
     most = MOST[profile] or available
     held_out_row_count = min(requested_held_out_row_count, available // 5)
-    row_count = min(requested_row_count or most, most, available - held_out_row_count)
+    row_count = min(
+        requested_training_row_count or most, most, available - held_out_row_count
+    )
     return row_count, held_out_row_count
 
 
@@ -608,8 +639,8 @@ def select_tasks(
     profile: ExperimentSize,
     chosen_tasks: Sequence[TaskName] = (),
     *,
-    tasks_by_profile: Mapping[str, Sequence[str]],
-) -> tuple[str, ...]:
+    tasks_by_profile: Mapping[ExperimentSize, Sequence[TaskName]],
+) -> tuple[TaskName, ...]:
     """Return the tasks of a report page: the chosen ones, or those of the profile.
 
     The chosen tasks have to be of the same kind (GLUE, SQuAD or SentEval) as those of
@@ -635,10 +666,10 @@ def select_tasks(
 
 def select_seeds(
     profile: ExperimentSize,
-    chosen_seeds: Sequence[int] = (),
+    chosen_seeds: Sequence[Seed] = (),
     *,
-    seeds_by_profile: Mapping[str, Sequence[int]],
-) -> tuple[int, ...]:
+    seeds_by_profile: Mapping[ExperimentSize, Sequence[Seed]],
+) -> tuple[Seed, ...]:
     """Return the seeds of a report page: the chosen ones, or those of the profile.
 
     Raises Refused for a profile for which the page has no seeds.
@@ -671,7 +702,9 @@ def select_values_by_label(
     }
 
 
-def find_data_source_name(profile: ExperimentSize, task: TaskName) -> str:
+def find_data_source_name(
+    profile: ExperimentSize, task: TaskName
+) -> Literal["toy", "glue", "squad", "senteval", "treebank"]:
     """Return the name of the source from which an experiment takes the data of a task.
 
     It is "toy" (generated sentences), "glue", "squad", "senteval" or "treebank".
@@ -707,7 +740,7 @@ def make_profile_data_descriptor(
 def make_training_data_descriptor(
     profile: ExperimentSize,
     task: TaskName,
-    row_count: int | None,
+    training_row_count: int | AllTrainingRows,
     held_out_row_count: int = 0,
     adds_unseen_evaluation_rows: bool = True,
     **further_options: Any,
@@ -720,7 +753,7 @@ def make_training_data_descriptor(
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
-    row_count: number of training rows; None means all.
+    training_row_count: number of training rows; None means all.
     held_out_row_count: number of further training rows that are not trained on; by them
     candidates of a search are scored, or heads are ranked.
     adds_unseen_evaluation_rows: whether models are also scored on unseen rows: labelled
@@ -728,7 +761,7 @@ def make_training_data_descriptor(
     further_options: other arguments of `lib.data.make_data_descriptor`."""
     if name := get_attribute_of_profile_with_user_data(profile, "data"):
         counts = limit_user_data_row_counts(
-            name, profile, row_count, held_out_row_count
+            name, profile, training_row_count, held_out_row_count
         )
         return data.make_data_descriptor("own", name, *counts, **further_options)
     if adds_unseen_evaluation_rows:
@@ -738,9 +771,9 @@ def make_training_data_descriptor(
         further_options["draws_rows_by_seed"] = True
         pool = data.make_data_descriptor(*place, **further_options)["drawn"]["rows"]
         # If fewer rows can be drawn than were asked for, all of them are.
-        row_count = min(row_count or pool, pool - held_out_row_count)
+        training_row_count = min(training_row_count or pool, pool - held_out_row_count)
     return data.make_data_descriptor(
-        *place, row_count, held_out_row_count, **further_options
+        *place, training_row_count, held_out_row_count, **further_options
     )
 
 
@@ -828,7 +861,7 @@ def measure_flops_per_second() -> float:
 
 def make_run_time_estimator(
     profile: ExperimentSize,
-) -> Callable[[Spec, Json], float] | None:
+) -> Callable[[Spec, Metrics], CoreSeconds] | None:
     """Return a function that estimates how long a run on a user's own data takes.
 
     The function is f(Spec, metrics) -> core-seconds, where the Spec describes the run
@@ -973,7 +1006,7 @@ def augmented_rows_spec(
 
 def select_score_columns_by_task(
     profile: ExperimentSize, printed_columns: Collection[MetricColumn] = ()
-) -> dict[str, tuple[MetricColumn, ...]]:
+) -> dict[TaskName, tuple[MetricColumn, ...]]:
     """Return {task: Columns}, the metrics that a table of scores has for each task.
 
     A MetricColumn is a metric on one of the task's splits. A task has the metrics that
@@ -1040,9 +1073,11 @@ def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
 
 def list_rows_of_models(
     profile: ExperimentSize,
-    spec_function_by_model: Mapping[str, Callable[[str, str], Spec]],
+    spec_function_by_model: Mapping[
+        ModelName, Callable[[ExperimentSize, TaskName], Spec]
+    ],
     tasks: Iterable[TaskName],
-    seeds: Iterable[int],
+    seeds: Iterable[Seed],
     **further_labels: Any,
 ) -> list[Row]:
     """Return the Rows of a table that compares models, one for each task, model and

@@ -10,54 +10,59 @@ method with a training of its own has as many epochs as these two stages togethe
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
-from lib.core.options import Ghost, Train
+from lib.core.options import Ghost, SurgeryOperation, Train
 from lib.core.spec import Spec, to_plain_json
-from lib.core.types import ExperimentSize, Json, TaskName
+from lib.core.types import ExperimentSize, TaskName
 from lib.papers import grids, students
 
 TOKENS = 128  # FLOPs are counted for one sentence of this number of tokens.
 # f(profile, task, budget) -> Spec, the description of a run that trains a student. The
 # budget is in twelfths of the whole model's FLOPs, as BERT-base has twelve heads.
-SpecMaker = Callable[[str, str, int], Spec]
+FlopsInTwelfths: TypeAlias = int
+SpecMaker = Callable[[ExperimentSize, TaskName, FlopsInTwelfths], Spec]
+MethodKind: TypeAlias = Literal["whole", "paper", "control", "combination"]
 
 
 @dataclass(frozen=True)
-class Method:
-    """A Method is a way to compress a model, compared with others by score and cost.
+class CompressionMethod:
+    """A CompressionMethod is a way to compress a model, compared with others by score
+    and cost.
 
     At each budget it makes one student. A budget is m, where the student has about m/12
     of the whole model's FLOPs.
 
     kind: "whole" for the uncompressed model, "paper" for a method of a paper, "control"
     (a simpler method that the papers lack) or "combination" (two methods at once).
-    make: f(profile, task, m) -> Spec, the description of the run that trains the
+    make_spec: f(profile, task, m) -> Spec, the description of the run that trains the
     student. A profile is a size of the experiments, such as "mini".
-    keeps: which heads and neurons the students keep, from which FLOPs are counted: the
-    share m/12 of each layer ("width"), "all", or those that a search "found". Any other
-    text names a module of lib.methods, whose `plan_pruning` says what is kept. With the
-    field `flops`, FLOPs are not counted from it.
-    once: whether the method has a single model, not one at each budget.
-    flops: f(profile) -> FLOPs of the model; None counts those of the parts in `keeps`.
-    added: f(profile) -> FLOPs of added parts, such as ghost modules, on top of those of
-    the kept heads and neurons; None where nothing is added.
-    least: f(profile) -> the smallest share, from 0 to 1, of the whole model's FLOPs to
-    which this method can reduce a model. Only budgets above it have a student. None
-    where the method reaches every budget."""
+    kept_parts: which heads and neurons the students keep, from which FLOPs are counted:
+    the share m/12 of each layer ("width"), "all", or those that a search "found". Any
+    other text names a module of lib.methods, whose `plan_pruning` says what is kept.
+    With the field `count_flops`, FLOPs are not counted from it.
+    has_single_model: whether the method has a single model, not one at each budget.
+    count_flops: f(profile) -> FLOPs of the model; None counts those of the
+    `kept_parts`.
+    count_added_flops: f(profile) -> FLOPs of added parts, such as ghost modules, on top
+    of those of the kept heads and neurons; None where nothing is added.
+    find_least_flops_share: f(profile) -> the smallest share, from 0 to 1, of the whole
+    model's FLOPs to which this method can reduce a model. Only budgets above it have a
+    student. None where the method reaches every budget."""
 
-    kind: str
-    make: SpecMaker
-    keeps: str = "width"
-    once: bool = False
-    flops: Callable[[str], int] | None = None
-    added: Callable[[str], int] | None = None
-    least: Callable[[str], float] | None = None
+    kind: MethodKind
+    make_spec: SpecMaker
+    kept_parts: str = "width"
+    has_single_model: bool = False
+    count_flops: Callable[[ExperimentSize], int] | None = None
+    count_added_flops: Callable[[ExperimentSize], int] | None = None
+    find_least_flops_share: Callable[[ExperimentSize], float] | None = None
 
 
 def compressed_student_spec(
     profile: ExperimentSize,
     task: TaskName,
-    pruning_operation: Json,
+    pruning_operation: SurgeryOperation,
     ghost_options: Ghost | None = None,
     **further_input_runs: Spec | None,
 ) -> Spec:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from lib.core import disk
 from lib.core.names import check_known_name
 from lib.core.paths import PUBLISHED
+from lib.core.types import ExperimentSize
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 # {"row, 3/12, column": difference of two printed scores}. The key names the row, the
 # width (kept heads of 12) and the column of a printed table.
 PointsByRow: TypeAlias = dict[str, float]
+PaperFolderName: TypeAlias = str  # Such as "ghostbert".
+PrintedColumn: TypeAlias = str
+PlaceInPaper: TypeAlias = str  # Such as "table03".
+RemarkColumn: TypeAlias = str  # Such as "table", "row", "printed" or "reason".
+Sentence: TypeAlias = str
 
 
 class PrintedNumber(float):
@@ -52,7 +58,7 @@ class PrintedNumber(float):
     __str__ = __repr__
 
 
-def _find_table_file(paper: str, table_name: str) -> Path:
+def _find_table_file(paper: PaperFolderName, table_name: str) -> Path:
     """Return the CSV file of a paper's printed table.
 
     Raises Refused for an unknown paper or table."""
@@ -66,7 +72,9 @@ def _find_table_file(paper: str, table_name: str) -> Path:
     return PUBLISHED / paper / f"{table_name}.csv"
 
 
-def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
+def read_table(
+    paper: PaperFolderName, table_name: str, **csv_options: Any
+) -> pd.DataFrame:
     """Return a paper's printed table as a DataFrame, with rows and columns as printed.
 
     Measured numbers are compared with it. Numbers are floats, or integers in a column
@@ -87,7 +95,9 @@ def read_table(paper: str, table_name: str, **csv_options: Any) -> pd.DataFrame:
     return pd.read_csv(file, na_values="-", **csv_options)
 
 
-def read_printed_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
+def read_printed_rows(
+    paper: PaperFolderName, table_name: str
+) -> list[dict[PrintedColumn, Any]]:
     """Return the rows of a paper's printed table as dicts {column: value}.
 
     Numbers are PrintedNumbers: they compute as floats, and show the digits of the
@@ -108,7 +118,9 @@ def read_printed_rows(paper: str, table_name: str) -> list[dict[str, Any]]:
     ]
 
 
-def read_table_with_printed_digits(paper: str, table_name: str) -> pd.DataFrame:
+def read_table_with_printed_digits(
+    paper: PaperFolderName, table_name: str
+) -> pd.DataFrame:
     """Return a paper's printed table as a DataFrame whose numbers keep their digits.
 
     It has the dtype object; numbers compute as floats and show the digits of the print,
@@ -122,12 +134,13 @@ def read_table_with_printed_digits(paper: str, table_name: str) -> pd.DataFrame:
 
 
 def make_printed_score_table(
-    paper: str,
+    paper: PaperFolderName,
     table_name: str,
     label_columns: str | Sequence[str],
     kept_head_counts: Container[int] | None = None,
     rename_row: Callable[[Any], str] = str,
-    new_name_by_column: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+    new_name_by_column: Mapping[PrintedColumn, str]
+    | Iterable[tuple[PrintedColumn, str]] = (),
 ) -> ScoreTable:
     """Return a printed table in the form in which it is joined with measured scores.
 
@@ -167,7 +180,7 @@ def make_printed_score_table(
 
 
 def compute_printed_gains_of_method(
-    paper: str,
+    paper: PaperFolderName,
     table_name: str,
     label_columns: str | Sequence[str],
     method_row: str,
@@ -199,10 +212,10 @@ def compute_printed_gains_of_method(
 
 
 def _select_remarks_on_places(
-    paper: str,
+    paper: PaperFolderName,
     list_file_name: Literal["corrections", "misses"],
-    places_in_paper: Sequence[str],
-) -> list[dict[str, str]]:
+    places_in_paper: Sequence[PlaceInPaper],
+) -> list[dict[RemarkColumn, str]]:
     """Return the remarks on some tables and figures of a paper, as dicts of text.
 
     Each remark is a line of a CSV file beside the paper's transcribed tables; its keys
@@ -226,8 +239,8 @@ def _select_remarks_on_places(
 
 
 def read_inconsistent_printed_values(
-    paper: str, *places_in_paper: str
-) -> list[dict[str, str]]:
+    paper: PaperFolderName, *places_in_paper: PlaceInPaper
+) -> list[dict[RemarkColumn, str]]:
     """Return the printed values of a paper that do not follow from its other numbers.
 
     Each is a dict of text with the keys table, row, column, printed, computed and
@@ -240,8 +253,8 @@ def read_inconsistent_printed_values(
 
 
 def read_deviation_sentences_by_profile(
-    paper: str, toml_table_name: str = "pages"
-) -> dict[str, list[str]]:
+    paper: PaperFolderName, toml_table_name: str = "pages"
+) -> dict[ExperimentSize, list[Sentence]]:
     """Return what our experiments do differently from a paper, for its report pages.
 
     The result is {profile: sentences}, where a profile is a size of experiment, "toy",
@@ -265,7 +278,9 @@ def read_deviation_sentences_by_profile(
     }
 
 
-def list_transcription_corrections(paper: str, *places_in_paper: str) -> list[str]:
+def list_transcription_corrections(
+    paper: PaperFolderName, *places_in_paper: PlaceInPaper
+) -> list[Sentence]:
     """Return sentences on cells of a paper's tables that need a correction or a remark.
 
     They are for the report page that shows the table, and come from the paper's

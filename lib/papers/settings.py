@@ -2,10 +2,12 @@
 tables for the pages."""
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
+SourceAndPrintedColumn: TypeAlias = tuple[str, str]
+SettingName: TypeAlias = str
 PRINTED = "published"
 NONE = "–"
 
@@ -23,7 +25,7 @@ def format_setting(setting: Any) -> str:
 
 def join_printed_and_our_settings(
     printed_settings: pd.DataFrame,
-    our_settings_by_column: Mapping[tuple[str, str], Mapping[str, Any]],
+    our_settings_by_column: Mapping[SourceAndPrintedColumn, Mapping[SettingName, Any]],
 ) -> pd.DataFrame:
     """Return a table of text with a paper's settings and those of our runs beside them.
 

@@ -10,11 +10,11 @@ neurons."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
-from lib.core.options import Distil, Ghost, Importance, Targets, Train
+from lib.core.options import Distil, Ghost, Importance, SurgeryOperation, Targets, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
 from lib.papers import grids
@@ -99,10 +99,15 @@ def select_possible_widths(
     return possible_widths or (scale_kept_head_count(profile, widths_in_twelfths[0]),)
 
 
+InputName: TypeAlias = str  # Name of an input of a Spec, such as "teacher".
+# None in the place of a learning rate: that of the argument `train`.
+ThatOfTrain: TypeAlias = None
+
+
 class StudentPlan(NamedTuple):
     # Changes of the model in the order in which they are made, each {"op": name, ...}.
-    surgery_operations: list[Json]
-    input_runs: dict[str, Spec]
+    surgery_operations: list[SurgeryOperation]
+    input_runs: dict[InputName, Spec]
 
 
 def plan_student_surgery(
@@ -150,7 +155,7 @@ def plan_student_surgery(
 def adapt_train_settings_to_ghosts(
     train: Train,
     ghost_options: Ghost | None,
-    kernel_learning_rate: float | ProfileDefault = None,
+    kernel_learning_rate: float | ThatOfTrain = None,
 ) -> Train:
     """Return training settings for a student with or without ghost modules.
 

@@ -9,7 +9,7 @@ from lib.core.spec import Spec
 from lib.core.types import ExperimentSize, TaskName
 from lib.papers import students
 from lib.papers.bermo import recipes
-from lib.papers.points import Method, make_single_stage_train_settings
+from lib.papers.points import CompressionMethod, make_single_stage_train_settings
 
 # Pruning method of the two models in POINTS. It is magnitude pruning, because under
 # movement pruning the training of BERT without the weighted sum of layers diverges.
@@ -45,7 +45,7 @@ def magnitude_fine_pruned_spec(
 
 
 POINTS = {
-    f"Fine-pruned {model}": Method(
+    f"Fine-pruned {model}": CompressionMethod(
         "paper", partial(magnitude_fine_pruned_spec, model_name=model), "all"
     )
     for model in ("BERT", "BERMo")

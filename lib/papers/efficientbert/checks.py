@@ -4,11 +4,13 @@ printed numbers call its function (lib.claims.checks)."""
 from fractions import Fraction
 
 from lib.papers.efficientbert import recipes
-from lib.papers.efficientbert.search.net import count_net_parameters
+from lib.papers.efficientbert.options import NetworkName
+from lib.papers.efficientbert.search.net import CountingConvention, count_net_parameters
 
 
 def count_millions_of_parameters(
-    network_name: str, counting_convention: str = "with projection"
+    network_name: NetworkName,
+    counting_convention: CountingConvention = "with projection",
 ) -> Fraction:
     """Return the exact number of parameters of a published EfficientBERT, in millions.
 

@@ -1,7 +1,7 @@
 """This module draws EfficientBERT's networks layer by layer, and the surfaces of its
 formulas."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,16 +10,18 @@ from mpl_toolkits.mplot3d import Axes3D
 from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import Space
-from lib.papers.efficientbert.search.surface import Recipe, scale_by_symlog
+from lib.papers.efficientbert.search.surface import SurfaceOptions, scale_by_symlog
 from lib.papers.efficientbert.search.surface import compute_network_surface as heights
 from lib.report import plot
 
+PanelTitle: TypeAlias = str
+AxisLabel: TypeAlias = str
 DECADES = "z in decades, 3 is 1000"
 
 
 class ScaledSurface(NamedTuple):
     coordinates: np.ndarray  # [N].
-    heights_by_scale: dict[str, np.ndarray]  # {label of an axis: z [N, N]}.
+    heights_by_scale: dict[AxisLabel, np.ndarray]  # {label of an axis: z [N, N]}.
 
 
 def count_changed_layers(net: Net, compared_net: Net) -> int:
@@ -123,7 +125,7 @@ def draw_surface(
 
 def list_networks_of_figure_5(
     seed: int = 0, random_network_count: int = 3
-) -> dict[str, Net]:
+) -> dict[PanelTitle, Net]:
     """Return {title: network} of the six panels of EfficientBERT's Figure 5.
 
     They are BERT-base, EfficientBERT, the base model from which the search starts, and
@@ -145,7 +147,7 @@ def list_networks_of_figure_5(
 
 def compute_network_surfaces_of_figure_5(
     points_per_axis: int,
-) -> dict[str, ScaledSurface]:
+) -> dict[PanelTitle, ScaledSurface]:
     """Return {title of the panel: surface} for EfficientBERT's Figure 5.
 
     A surface is the output z of a network's last layer, averaged over channels, as a
@@ -156,7 +158,7 @@ def compute_network_surfaces_of_figure_5(
     points_per_axis: N."""
     by_name = {}
     for name, net in list_networks_of_figure_5().items():
-        line, z = heights(net, Recipe(points=points_per_axis))
+        line, z = heights(net, SurfaceOptions(points=points_per_axis))
         by_name[name] = ScaledSurface(
             line, {"linear z": z, DECADES: scale_by_symlog(z)}
         )

@@ -5,16 +5,25 @@ Each method is one published network, which has a single size."""
 
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from lib.core.spec import Spec
 from lib.core.types import ExperimentSize, TaskName
 from lib.papers.efficientbert import recipes
+from lib.papers.efficientbert.options import NetworkName
 from lib.papers.efficientbert.search.net import count_macs_per_token
-from lib.papers.points import TOKENS, Method, make_single_stage_train_settings
+from lib.papers.points import (
+    TOKENS,
+    CompressionMethod,
+    make_single_stage_train_settings,
+)
 
 
 def published_network_spec(
-    profile: ExperimentSize, task: TaskName, unused_width: int, network_name: str
+    profile: ExperimentSize,
+    task: TaskName,
+    unused_width: int,
+    network_name: NetworkName,
 ) -> Spec:
     """Describe the run that trains a published EfficientBERT on a task.
 
@@ -36,17 +45,19 @@ def published_network_spec(
     )
 
 
-def count_network_flops(profile: ExperimentSize, network_name: str) -> int:
+def count_network_flops(profile: ExperimentSize, network_name: NetworkName) -> int:
     net = recipes.scale_network_to_profile(network_name, profile)
     return 2 * TOKENS * count_macs_per_token(net) + 2 * net.hidden**2
 
 
 def make_method_of_published_network(
-    network_name: str, method_kind: str = "paper"
-) -> Method:
+    network_name: NetworkName, method_kind: Literal["paper", "control"] = "paper"
+) -> CompressionMethod:
     make = partial(published_network_spec, network_name=network_name)
     count = partial(count_network_flops, network_name=network_name)
-    return Method(method_kind, make, network_name, once=True, flops=count)
+    return CompressionMethod(
+        method_kind, make, network_name, has_single_model=True, count_flops=count
+    )
 
 
 POINTS = {

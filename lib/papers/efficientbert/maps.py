@@ -99,7 +99,7 @@ def compute_last_layer_outputs(
     model: transformers.PreTrainedModel,
     encoded: Encoded,
     row_index: int,
-    projection: students.LinearWeights | None,
+    projection: students.LinearWeightAndBias | None,
     numerics: Numerics,
 ) -> LastLayerArrays:
     """Return attention [A, T, T] and output [T, H] of a model's last layer on one row.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lib.core.store import Run
-from lib.core.types import Arrays
+from lib.core.types import Arrays, ModelName, Seed
 from lib.stats import compare, paired
 from lib.stats.measures import Measure, smooth_loss
 
@@ -48,9 +48,9 @@ def compute_share_of_steps_to_match_loss(
     )
 
 
-def compute_share_of_steps_to_match_by_seed(
+def compute_share_of_steps_to_match_loss_by_seed(
     runs_frame: pd.DataFrame, loss_name: str = "loss"
-) -> dict[int, float]:
+) -> dict[Seed, float]:
     """Return for each seed how early a warm start reaches the final loss from scratch.
 
     The result is {seed: share}. The share is the steps until a training with inherited
@@ -86,7 +86,9 @@ def list_shares_of_steps_to_match_loss(
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).
     unused_columns: not used; all functions that measure runs take this argument."""
-    share = runs_frame["seed"].map(compute_share_of_steps_to_match_by_seed(runs_frame))
+    share = runs_frame["seed"].map(
+        compute_share_of_steps_to_match_loss_by_seed(runs_frame)
+    )
     return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
@@ -104,7 +106,7 @@ def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[
     ]
 
 
-def estimate_speed_up_by_model(latency_run: Run) -> dict[str, paired.Estimate]:
+def estimate_speed_up_by_model(latency_run: Run) -> dict[ModelName, paired.Estimate]:
     """Return how many times as fast as a reference each of some models is.
 
     The result is {model: Estimate}, without the reference. An Estimate is the median
@@ -125,7 +127,9 @@ def estimate_speed_up_by_model(latency_run: Run) -> dict[str, paired.Estimate]:
 
 
 def estimate_speed_up(
-    latency_frames: Sequence[pd.DataFrame], unused_columns: object, model_name: str
+    runs_frames_with_latency_run: Sequence[pd.DataFrame],
+    unused_columns: object,
+    model_name: ModelName,
 ) -> paired.Estimate | None:
     """Return how many times as fast one model is as the reference, as an Estimate.
 
@@ -133,13 +137,13 @@ def estimate_speed_up(
     first finished run that timed the models counts. The result is None where there is
     none.
 
-    latency_frames: a list of which only the first DataFrame is read, as one run times
-    all models. It has a row for each run, and the column "run" has the finished Run, or
-    None.
+    runs_frames_with_latency_run: a list of which only the first DataFrame is read, as
+    one run times all models. It has a row for each run, and the column "run" has the
+    finished Run, or None.
     unused_columns: not used; all functions that measure runs take this argument.
     model_name: the model, as the run that timed it calls it. Raises KeyError for
     another name, and for that of the reference."""
-    runs = latency_frames[0]["run"].dropna()
+    runs = runs_frames_with_latency_run[0]["run"].dropna()
     return estimate_speed_up_by_model(runs.iloc[0])[model_name] if len(runs) else None
 
 

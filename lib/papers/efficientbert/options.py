@@ -5,7 +5,7 @@ default. So a field that is added later does not change the identity of earlier 
 The docstring of a class also says what the paper leaves open."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from lib.core.options import Count, Option
 from lib.core.types import Json
@@ -13,6 +13,16 @@ from lib.core.types import Json
 # Says which text a pre-training reads; `lib.papers.efficientbert.warming.encode_corpus`
 # explains the form.
 CorpusDescriptor = Json
+NetworkName: TypeAlias = str  # Name in EfficientBERT's tables, such as "Base Model".
+CorpusName: TypeAlias = Literal["wikipedia+books", "wikipedia"]
+# None in the place of a run whose model gives first weights: they are random.
+RandomWeights: TypeAlias = None
+# None in the place of a number of rows: all that are not held out.
+AllRemainingRows: TypeAlias = None
+# Score by which a search ranks networks: "" is the task's first metric, "loss" is
+# exp(-L) of the loss L on the teacher's logits.
+SelectionScore: TypeAlias = Literal["", "loss"]
+SearchMethod: TypeAlias = Literal["random", "cascade", "evolution"]
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,23 @@ from lib.core.spec import Spec
 from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import texts
 from lib.papers import grids, published
-from lib.papers.efficientbert.options import CorpusDescriptor, SubnetworkOptions, Warmup
+from lib.papers.efficientbert.options import (
+    AllRemainingRows,
+    CorpusDescriptor,
+    CorpusName,
+    NetworkName,
+    RandomWeights,
+    SubnetworkOptions,
+    Warmup,
+)
 from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
     STACKS,
     EmbeddingSizes,
     Layer,
+    LeastAndMostParameters,
     Net,
-    ParameterBounds,
     count_net_parameters,
     make_bert,
 )
@@ -48,6 +56,8 @@ from lib.stats.compare import MetricColumn, ScoreTable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lib.report.tables import Runs
 
     EstimatesByRow = dict[tuple[str, str], Any]  # {(source, row): Estimate}.
 
@@ -106,7 +116,7 @@ PLUS_PLUS = ("EfficientBERT++ (D = 360)", "EfficientBERT++ (D = 540)")
 THIN = "MobileBERT_TINY shape"
 
 
-def _read_networks() -> dict[str, Net]:
+def _read_networks() -> dict[NetworkName, Net]:
     """Read the networks of EfficientBERT's tables and the supernet, as {name: Net}.
 
     Left out are models that a Net cannot describe, such as AdaBERT; "MobileBERT_TINY
@@ -147,7 +157,7 @@ DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
 
-def find_proxy_task(profile: ExperimentSize) -> str:
+def find_proxy_task(profile: ExperimentSize) -> TaskName:
     """Return the task on which an architecture search trains and scores its candidates.
 
     It is one task in place of all tasks, such as "SST-2" at mini, or that of a user's
@@ -230,7 +240,7 @@ def list_embedding_sizes(profile: ExperimentSize) -> EmbeddingSizes:
     )
 
 
-def find_parameter_count_bounds(profile: ExperimentSize) -> ParameterBounds:
+def find_parameter_count_bounds(profile: ExperimentSize) -> LeastAndMostParameters:
     """Return (least, most) parameters that a network of the search may have.
 
     The numbers include the linear map from the network's hidden size to the teacher's.
@@ -261,7 +271,7 @@ WIKI = ", Wiki"
 def make_corpus_descriptor(
     profile: ExperimentSize,
     document_count: int | ProfileDefault = None,
-    corpus_name: str = TEXT,
+    corpus_name: CorpusName = TEXT,
 ) -> CorpusDescriptor:
     """Return the dict that says which text a pre-training reads.
 
@@ -296,8 +306,8 @@ def make_short_corpus_descriptor(profile: ExperimentSize) -> CorpusDescriptor:
 def pretraining_spec(
     profile: ExperimentSize,
     net: Net,
-    initial_model: Spec | None = None,
-    corpus: CorpusDescriptor | None = None,
+    initial_model: Spec | RandomWeights = None,
+    corpus: CorpusDescriptor | ProfileDefault = None,
     train: Train | ProfileDefault = None,
     subnetwork_options: SubnetworkOptions | None = None,
 ) -> Spec:
@@ -327,7 +337,9 @@ def pretraining_spec(
     return Spec("predistil", args, inputs, seed=0)
 
 
-def pretrained_supernet_spec(profile: ExperimentSize, corpus_name: str = TEXT) -> Spec:
+def pretrained_supernet_spec(
+    profile: ExperimentSize, corpus_name: CorpusName = TEXT
+) -> Spec:
     """Describe the run that pre-trains the supernet, as a whole, on a text.
 
     The supernet is the largest network of the search space. Smaller networks inherit
@@ -356,7 +368,7 @@ def search_stages_1_and_2_supernet_spec(profile: ExperimentSize) -> Spec:
 
 @cache_results_while_enabled
 def pretrained_network_spec(
-    profile: ExperimentSize, network_name: str, corpus_name: str = TEXT
+    profile: ExperimentSize, network_name: NetworkName, corpus_name: CorpusName = TEXT
 ) -> Spec:
     """Describe the run that pre-trains a published network on text.
 
@@ -441,7 +453,7 @@ def task_distillation_spec(
     profile: ExperimentSize,
     task: TaskName,
     net: Net,
-    initial_model: Spec | None,
+    initial_model: Spec | RandomWeights,
     inherited_head_task: str | None = None,
     train: Train | ProfileDefault = None,
     data_descriptor: DataDescriptor | ProfileDefault = None,
@@ -487,8 +499,8 @@ def task_distillation_spec(
 def student_spec(
     profile: ExperimentSize,
     task: TaskName,
-    model_name: str,
-    corpus_name: str = TEXT,
+    model_name: NetworkName,
+    corpus_name: CorpusName = TEXT,
     **training_changes: Any,
 ) -> Spec:
     """Describe the run that makes a model of EfficientBERT's tables, for a task.
@@ -542,7 +554,10 @@ def make_subnetwork_options(profile: ExperimentSize) -> SubnetworkOptions:
 
 
 def make_split_descriptor(
-    profile: ExperimentSize, task: TaskName, row_count: int | None, held_out_count: int
+    profile: ExperimentSize,
+    task: TaskName,
+    training_row_count: int | AllRemainingRows,
+    held_out_row_count: int,
 ) -> DataDescriptor:
     """Return the dict that says which rows of a task are trained on and held out.
 
@@ -553,13 +568,13 @@ def make_split_descriptor(
     random rows, the same in each run.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    row_count: number of training rows; None takes all that are not held out.
-    held_out_count: number of held-out rows."""
+    training_row_count: number of training rows; None takes all that are not held out.
+    held_out_row_count: number of held-out rows."""
     return grids.make_training_data_descriptor(
         profile,
         task,
-        row_count,
-        held_out_count,
+        training_row_count,
+        held_out_row_count,
         False,
         in_file_order=profile == "paper",
     )
@@ -732,8 +747,8 @@ def rename_teacher_in_estimates(estimates: EstimatesByRow) -> EstimatesByRow:
 
 def make_table_of_printed_and_our_scores(
     printed_table: ScoreTable,
-    runs: Any,
-    further_network_names: Iterable[str] = (),
+    runs: Runs,
+    further_network_names: Iterable[NetworkName] = (),
     columns: Collection[MetricColumn] = COLUMNS,
 ) -> pd.DataFrame:
     """Return a table of EfficientBERT with our scores beside the printed ones.
@@ -794,7 +809,9 @@ def latency_spec(
 
 
 def attention_maps_spec(
-    profile: ExperimentSize, task: TaskName, further_network_names: Iterable[str] = ()
+    profile: ExperimentSize,
+    task: TaskName,
+    further_network_names: Iterable[NetworkName] = (),
 ) -> Spec:
     """Describe the run that compares students' last layers with the teacher's.
 

@@ -9,7 +9,7 @@ with the same formulas at full size, which is trained as the supernet of the las
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,13 +21,13 @@ from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
-from lib.papers.efficientbert.options import Search
+from lib.papers.efficientbert.options import AllRemainingRows, Search, SearchMethod
 from lib.papers.efficientbert.recipes import BRIEF, PART, READ, TAUGHT, TOGETHER
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.net import Net
+from lib.papers.efficientbert.search.space import SearchStage
 from lib.papers.grids import backbone_spec, find_profile_settings
 
-SearchStage: TypeAlias = Literal["stage1", "stage2", "stage3", "single"]
 SINGLE = "single"
 LAST = "stage3"
 S = efficientbert.S
@@ -66,15 +66,15 @@ def make_search_space(
         "stage": stage,
         "low": low,
         "high": high,
-        "grammar": spaces.make_grammar(stage),
+        "grammar": spaces.make_grammar_json(stage),
     }
 
 
 def make_search_settings(
     profile: ExperimentSize,
     stage: SearchStage,
-    method: str | None = None,
-    candidate_count_factor: int = 1,
+    method: SearchMethod | ProfileDefault = None,
+    factor_on_candidate_count: int = 1,
 ) -> Search:
     """Return the settings of a stage of the search: its method, budget and score.
 
@@ -85,9 +85,10 @@ def make_search_settings(
     networks), "stage2" (formulas), "stage3" (sizes) or "single" (both, in one search).
     method: how candidates are proposed: "random", "cascade" (random draws that
     classifiers accept) or "evolution"; None takes the profile's.
-    candidate_count_factor: factor on the profile's number of evaluated candidates."""
+    factor_on_candidate_count: factor on the profile's number of evaluated
+    candidates."""
     method = method or METHOD[profile]
-    budget = candidate_count_factor * BUDGET[profile][stage]
+    budget = factor_on_candidate_count * BUDGET[profile][stage]
     check_known_name("search method", method, METHODS)
     more: Json = METHODS[method] | {"method": method, "score": SCORE[profile]}
     if method == "cascade":
@@ -98,7 +99,9 @@ def make_search_settings(
 
 
 def make_proxy_task_descriptor(
-    profile: ExperimentSize, row_count: int | None, held_out_count: int
+    profile: ExperimentSize,
+    training_row_count: int | AllRemainingRows,
+    held_out_row_count: int,
 ) -> DataDescriptor:
     """Return the dict that says on which rows a search trains and scores candidates.
 
@@ -107,10 +110,14 @@ def make_proxy_task_descriptor(
     search. At "paper" the entry "in_order": True takes rows in the order of the file.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    row_count: number of rows to train on; None takes all that are not held out.
-    held_out_count: number of held-out rows."""
+    training_row_count: number of rows to train on; None takes all that are not held
+    out.
+    held_out_row_count: number of held-out rows."""
     return efficientbert.make_split_descriptor(
-        profile, efficientbert.find_proxy_task(profile), row_count, held_out_count
+        profile,
+        efficientbert.find_proxy_task(profile),
+        training_row_count,
+        held_out_row_count,
     )
 
 
@@ -122,8 +129,8 @@ def find_base_network(profile: ExperimentSize) -> Net:
 def search_stage_spec(
     profile: ExperimentSize,
     stage: SearchStage,
-    method: str | None = None,
-    candidate_count_factor: int = 1,
+    method: SearchMethod | ProfileDefault = None,
+    factor_on_candidate_count: int = 1,
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.
 
@@ -137,14 +144,17 @@ def search_stage_spec(
     stage: "stage1" (formulas such as "W2 gelu(W1 x)" and sizes of the feed-forward
     networks), "stage2" (formulas), "stage3" (sizes), or "single" (both in one search).
     method: "random", "cascade" or "evolution"; None takes the profile's.
-    candidate_count_factor: factor on the profile's number of evaluated candidates."""
+    factor_on_candidate_count: factor on the profile's number of evaluated
+    candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
     task = efficientbert.find_proxy_task(profile)
     inputs = {}
-    how = (method, candidate_count_factor)
+    how = (method, factor_on_candidate_count)
     args: Json = {
         "space": make_search_space(profile, stage),
-        "search": make_search_settings(profile, stage, method, candidate_count_factor),
+        "search": make_search_settings(
+            profile, stage, method, factor_on_candidate_count
+        ),
     }
     args["numerics"] = find_profile_settings(profile).numerics
     stages: dict[SearchStage, SearchStage] = {"stage2": "stage1", "stage3": "stage2"}
@@ -203,7 +213,7 @@ def replace_network_by_searched_network(
     spec: Spec,
     search: Spec,
     further_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
-    network_output_name: str = "net",
+    network_output_name: Literal["net", "supernet"] = "net",
     **changed_arguments: Any,
 ) -> Spec:
     """Change a run's description so that it trains the network that a search finds.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -59,7 +59,11 @@ HEADS = "heads.safetensors"
 DRAWS = 10_000
 
 
-class LinearWeights(NamedTuple):
+# None in the place of an architecture: that of the run's input `start`.
+ThatOfStartModel: TypeAlias = None
+
+
+class LinearWeightAndBias(NamedTuple):
     weight: Tensor
     bias: Tensor
 
@@ -232,7 +236,7 @@ def compute_logits(
 
 def make_student_for_task(
     run: RunWriter,
-    student_architecture: Net | ArchitectureJson | None,
+    student_architecture: Net | ArchitectureJson | ThatOfStartModel,
     task: Task,
     teacher: PreTrainedModel,
     dropout: float,
@@ -287,7 +291,7 @@ def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
 
 def make_student(
     run: RunWriter,
-    student_architecture: Net | ArchitectureJson | None,
+    student_architecture: Net | ArchitectureJson | ThatOfStartModel,
     model_class: type[PreTrainedModel],
     teacher: PreTrainedModel,
     dropout: float,
@@ -329,7 +333,7 @@ def make_student(
     return model
 
 
-def load_hidden_state_projection(folder: Path) -> LinearWeights | None:
+def load_hidden_state_projection(folder: Path) -> LinearWeightAndBias | None:
     """Return the linear map from a student's hidden size H to its teacher's, if saved.
 
     It has weight [teacher's H, H] and bias [teacher's H]. Only distillation uses it, so
@@ -340,10 +344,10 @@ def load_hidden_state_projection(folder: Path) -> LinearWeights | None:
     if not path.exists():
         return None
     tensors = load_file(path)
-    return LinearWeights(tensors[MAP + "weight"], tensors[MAP + "bias"])
+    return LinearWeightAndBias(tensors[MAP + "weight"], tensors[MAP + "bias"])
 
 
-def save_tensors(
+def save_tensors_if_folder(
     tensors: Mapping[str, Tensor], folder: Path | None, file_name: str
 ) -> None:
     """Write tensors to a safetensors file in a folder, which is made if needed.
@@ -377,7 +381,7 @@ def load_classifier(
     ), tokenizer
 
 
-def load_classification_head(folder: Path, task_name: TaskName) -> LinearWeights:
+def load_classification_head(folder: Path, task_name: TaskName) -> LinearWeightAndBias:
     """Return weight [C, H] and bias [C] of one task's classification head.
 
     A run of the step `multitask` trains one encoder on several tasks, and saves a head
@@ -385,7 +389,9 @@ def load_classification_head(folder: Path, task_name: TaskName) -> LinearWeights
 
     folder: the model folder of that run."""
     tensors = load_file(folder / HEADS)
-    return LinearWeights(tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"])
+    return LinearWeightAndBias(
+        tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"]
+    )
 
 
 def join_encoder_and_head(
@@ -461,7 +467,7 @@ class CurveAndProjectionSaving(loop.Callback):
         self.run.save_arrays("curve", **self.run.read_log("curve"))
         tensors = self.student.get_submodule("projection").state_dict(prefix=MAP)
         del self.student.projection
-        save_tensors(tensors, self.run.model_folder, PROJECTION)
+        save_tensors_if_folder(tensors, self.run.model_folder, PROJECTION)
         return {}
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lib.core.rows import Row
-from lib.core.types import Arrays, ExperimentSize, TaskName
+from lib.core.rows import ResultRow, Row
+from lib.core.types import Arrays, ExperimentSize, MetricName, TaskName
 from lib.papers.efficientbert import recipes as efficientbert
+from lib.papers.efficientbert.options import NetworkName
 from lib.stats import compare
 from lib.stats.paired import SEEDS
 
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 # for each attention head, only if a network has at least this number of distances. With
 # fewer, a table of the means is enough.
 MANY = 8
+SourceHeading: TypeAlias = str  # Heading of a set of runs, such as "recorded, mini".
 
 
 class LastLayerOutputs(NamedTuple):
-    run_row: Mapping[Any, Any]  # Metrics and labels of a run.
+    run_row: ResultRow  # Metrics and labels of a run.
     # {"teacher" or the name of a network: its outputs for 4 sentences, [4, ...]}.
     arrays_by_network: Arrays
     token_counts: np.ndarray  # Number of tokens of each of the sentences, [4].
@@ -39,7 +41,7 @@ def list_rows_of_attention_map_runs(
     profile: ExperimentSize,
     tasks: Sequence[TaskName],
     seeds: Sequence[int],
-    further_network_names: Sequence[str],
+    further_network_names: Sequence[NetworkName],
 ) -> list[Row]:
     """Return the Rows of the runs behind EfficientBERT's Figures 7 and 8, one a seed.
 
@@ -68,8 +70,8 @@ def list_rows_of_attention_map_runs(
 
 
 def load_last_layer_outputs_by_source(
-    runs: Runs, layer_part: str
-) -> dict[str, list[LastLayerOutputs]]:
+    runs: Runs, layer_part: Literal["attention", "output"]
+) -> dict[SourceHeading, list[LastLayerOutputs]]:
     """Return the saved attention maps or outputs of all finished runs, by source.
 
     A source is the heading of a set of runs, such as "recorded, mini" (results kept in
@@ -96,7 +98,9 @@ def load_last_layer_outputs_by_source(
 
 
 def average_metric_over_runs(
-    last_layer_outputs: Sequence[LastLayerOutputs], network_name: str, metric: str
+    last_layer_outputs: Sequence[LastLayerOutputs],
+    network_name: NetworkName,
+    metric: Literal["cka", "kl", "kl_mean_map"],
 ) -> float:
     """Return how close a student's last layer is to its teacher's, as a mean over runs.
 
@@ -114,8 +118,8 @@ def average_metric_over_runs(
 
 
 def format_student_similarity_sentences(
-    outputs_by_source_heading: Mapping[str, list[LastLayerOutputs]],
-    metric: str,
+    outputs_by_source_heading: Mapping[SourceHeading, list[LastLayerOutputs]],
+    metric: Literal["cka", "kl", "kl_mean_map"],
     metric_title: str,
 ) -> list[str]:
     """Return a sentence for each set of runs that compares students with their teacher.
@@ -143,10 +147,10 @@ def format_student_similarity_sentences(
 
 def show_student_teacher_distances(
     page: Page,
-    outputs_by_source_heading: Mapping[str, list[LastLayerOutputs]],
+    outputs_by_source_heading: Mapping[SourceHeading, list[LastLayerOutputs]],
     measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
     distance_name: str,
-    title_by_metric: Mapping[str, str],
+    title_by_metric: Mapping[MetricName, str],
     mean_distance_title: str = "",
 ) -> pd.DataFrame:
     """Show how far each student is from its teacher, in a table and a figure of a page.

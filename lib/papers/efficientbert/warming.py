@@ -35,9 +35,9 @@ from lib.train.steps.pretrain import sample_sentence_pairs
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
 
 
-class JoinedRows(NamedTuple):
+class JoinedRowsOfTasks(NamedTuple):
     encoded: Encoded
-    task_names: list[str]  # Name of the task of each row.
+    task_of_each_row: list[TaskName]  # Name of the task of each row.
     make_batches: BatchMaker
 
 
@@ -156,7 +156,7 @@ def predistil(
 
 def multitask(
     run: RunWriter,
-    data: dict[str, DataDescriptor],
+    data: dict[TaskName, DataDescriptor],
     warmup: loop.SettingsJson,
     train: loop.SettingsJson,
     numerics: loop.SettingsJson,
@@ -259,7 +259,9 @@ def multitask(
     result["rows"] = len(encoded)
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model_folder)
-    students.save_tensors(classifiers.state_dict(), run.model_folder, students.HEADS)
+    students.save_tensors_if_folder(
+        classifiers.state_dict(), run.model_folder, students.HEADS
+    )
     for name, training in trainings.items():
         head = classifiers[name]
         assert isinstance(head, nn.Linear)
@@ -271,8 +273,8 @@ def multitask(
 
 
 def join_training_rows_of_tasks(
-    training_by_task: dict[str, TaskTraining], train: Train, seed: int
-) -> JoinedRows:
+    training_by_task: dict[TaskName, TaskTraining], train: Train, seed: int
+) -> JoinedRowsOfTasks:
     """Join the tokenised training rows of several tasks, to train on all at once.
 
     Return the rows of all tasks in one Encoded, the task's name of each row, and a
@@ -309,7 +311,7 @@ def join_training_rows_of_tasks(
         dice = np.random.default_rng(derive_seed(seed, f"tasks:{epoch}"))
         return [every[i] for i in dice.permutation(len(every))]
 
-    return JoinedRows(encoded, task_of_row, order_batches_of_all_tasks)
+    return JoinedRowsOfTasks(encoded, task_of_row, order_batches_of_all_tasks)
 
 
 def encode_corpus(
@@ -377,7 +379,7 @@ def encode_corpus(
 
 def iterate_document_token_ids(
     corpus: CorpusDescriptor, tokenizer: transformers.PreTrainedTokenizerFast
-) -> Iterator[dict[str, list[int]]]:
+) -> Iterator[dict[Literal["ids"], list[int]]]:
     """Yield {"ids": token ids} for each document of a text, without [CLS] and [SEP].
 
     Empty documents are left out. The caller caches the result, as it is the same for

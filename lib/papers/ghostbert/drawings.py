@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 
+from lib.core.types import ModelName
 from lib.report import plot
 from lib.stats.paired import SEEDS, Estimate
 
@@ -21,7 +22,7 @@ SHIFT = {"Prune": -1.0, "Ghost": 1.0, "Distilled": 0.0}
 
 def find_lower_axis_limit(
     score_change_frame: pd.DataFrame,
-    printed_frames_by_model: Mapping[str, pd.DataFrame],
+    printed_frames_by_model: Mapping[ModelName, pd.DataFrame],
 ) -> float:
     """Return the lower end of the vertical axis of a figure of score changes, in
     points.
@@ -59,7 +60,7 @@ def select_rows_below_axis(
 def draw_score_changes_by_pruning(
     axis: Axes,
     score_change_frame: pd.DataFrame,
-    printed_frames_by_model: Mapping[str, pd.DataFrame],
+    printed_frames_by_model: Mapping[ModelName, pd.DataFrame],
 ) -> None:
     """Draw how many points models lose by pruning on one task, over their FLOPs.
 
@@ -99,7 +100,7 @@ def draw_score_changes_by_pruning(
 
 def format_ghost_gain_summary(
     score_change_frame: pd.DataFrame,
-    printed_frames_by_model: Mapping[str, pd.DataFrame],
+    printed_frames_by_model: Mapping[ModelName, pd.DataFrame],
     ghost_gains: Collection[Estimate | None],
 ) -> str:
     """Return a phrase that sums up a figure of pruned models with and without ghosts.

@@ -7,7 +7,7 @@ from functools import partial
 from lib.core.types import ExperimentSize
 from lib.papers import grids
 from lib.papers.ghostbert import recipes
-from lib.papers.points import Method
+from lib.papers.points import CompressionMethod
 from lib.stats import cost
 
 
@@ -25,9 +25,9 @@ def count_ghost_module_flops(profile: ExperimentSize) -> int:
 
 
 POINTS = {
-    "GhostBERT": Method(
+    "GhostBERT": CompressionMethod(
         "paper",
         partial(recipes.model_variant_spec, variant_name="Ghost"),
-        added=count_ghost_module_flops,
+        count_added_flops=count_ghost_module_flops,
     )
 }

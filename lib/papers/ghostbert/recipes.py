@@ -15,13 +15,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.options import Ghost
 from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
-from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import (
+    EncoderFamily,
+    ExperimentSize,
+    Json,
+    ModelName,
+    ProfileDefault,
+    Seed,
+    TaskName,
+)
 from lib.papers import grids, published
 from lib.papers.grids import find_encoder_shape, teacher_spec
 from lib.papers.students import AUGMENTED as AUGMENTED
@@ -46,16 +54,21 @@ if TYPE_CHECKING:
 # {(width, name of a row): f(profile, task) -> Spec} of the control models that a table
 # adds to the paper's. A width is the number of kept heads of 12, such as 3. A Spec is
 # the description of the run that makes a control.
-ControlSpecs = dict[tuple[int, str], Callable[..., Spec]]
+SpecFunctionByWidthAndModel = dict[tuple[int, ModelName], Callable[..., Spec]]
 # {(unit, heading): text of the cell} of one row in a table of costs. Unit and heading
 # name a column, such as ("GFLOPs", "printed").
 CostCells = dict[tuple[str, str], str]
 
 
-class TableRow(NamedTuple):
-    family: str
-    model_name: str
-    kept_heads: int
+GhostFields: TypeAlias = Json  # {field of the options Ghost: value}.
+WidthAndLabel: TypeAlias = tuple[str, str]  # Such as ("3/12", label of a ghost module).
+Variant: TypeAlias = Literal["Plain", "Prune", "Ghost", "Distilled"]
+
+
+class EncoderAndVariant(NamedTuple):
+    family: EncoderFamily
+    model_variant: Variant
+    kept_heads_per_layer: int
 
 
 class PaperAndTrueCosts(NamedTuple):
@@ -108,7 +121,7 @@ swept_seeds = partial(grids.select_seeds, seeds_by_profile=SWEPT_SEEDS)
 
 def select_ablation_tasks(
     profile: ExperimentSize, chosen_tasks: Sequence[TaskName] = ()
-) -> tuple[str, ...]:
+) -> tuple[TaskName, ...]:
     """Return the tasks for those tables of GhostBERT that have five tasks in the paper.
 
     They are the chosen ones or, without a choice, those of the paper's five tasks that
@@ -162,7 +175,7 @@ def map_controls_of_table_4_to_spec_functions(
     profile: ExperimentSize,
     ghost_options: Ghost,
     learning_rate: float | ProfileDefault = None,
-) -> dict[str, Callable[..., Spec]]:
+) -> dict[ModelName, Callable[..., Spec]]:
     """Return controls for GhostBERT's ablation (Table 4) that the paper lacks.
 
     The result is {row of the table: f(profile, task, width in twelfths) -> Spec}, where
@@ -190,7 +203,7 @@ def map_controls_of_table_4_to_spec_functions(
 
 def map_controls_of_figure_1_to_spec_functions(
     profile: ExperimentSize,
-) -> ControlSpecs:
+) -> SpecFunctionByWidthAndModel:
     """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
 
     The result is {(width in twelfths, name in the figure): f(profile, task) -> Spec},
@@ -211,7 +224,7 @@ def map_controls_of_figure_1_to_spec_functions(
 
 def map_controls_of_table_3_to_spec_functions(
     profile: ExperimentSize, widths_in_twelfths: Iterable[int]
-) -> ControlSpecs:
+) -> SpecFunctionByWidthAndModel:
     """Return controls for GhostBERT's Table 3 that differ from its rows in training.
 
     The result is {(width in twelfths, row of the table): f(profile, task) -> Spec},
@@ -266,7 +279,7 @@ def model_variant_spec(
     profile: ExperimentSize,
     task: TaskName,
     width_in_twelfths: int,
-    variant_name: str,
+    variant_name: Variant,
     family: EncoderFamily = "bert",
     **student_options: Any,
 ) -> Spec:
@@ -312,7 +325,9 @@ def pruned_undistilled_model_spec(
     )
 
 
-def make_convolution_options_of_table_5(profile: ExperimentSize) -> dict[str, Json]:
+def make_convolution_options_of_table_5(
+    profile: ExperimentSize,
+) -> dict[ModelName, GhostFields]:
     """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
     The table compares kinds of ghost modules, convolutions that add features to a
@@ -333,22 +348,25 @@ def make_convolution_options_of_table_5(profile: ExperimentSize) -> dict[str, Js
 
 def list_rows_of_table_1(
     kept_head_counts: Iterable[int],
-) -> dict[str, TableRow]:
-    """Return {name of a row: TableRow} of GhostBERT's Table 1, in the table's order.
+) -> dict[ModelName, EncoderAndVariant]:
+    """Return {name of a row: EncoderAndVariant} of GhostBERT's Table 1, in the table's
+    order.
 
-    A TableRow has the family of encoders, the name of the model, and its number of kept
-    heads. To the printed rows it adds the whole distilled model without ghost modules
-    (added convolutions), as a control.
+    A EncoderAndVariant has the family of encoders, the name of the model, and its
+    number of kept heads. To the printed rows it adds the whole distilled model without
+    ghost modules (added convolutions), as a control.
 
     kept_head_counts: kept heads of the pruned models; only BERT and RoBERTa are
     pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
         heads = count_heads_of_paper_model(family)
-        lines[name] = TableRow(family, "Plain", heads)
-        lines[f"{name}, distilled"] = TableRow(family, "Distilled", heads)
+        lines[name] = EncoderAndVariant(family, "Plain", heads)
+        lines[f"{name}, distilled"] = EncoderAndVariant(family, "Distilled", heads)
         for m in (heads, *(kept_head_counts if family in PRUNED else ())):
-            lines[f"{ghosted} (m = {m}/{heads})"] = TableRow(family, "Ghost", m)
+            lines[f"{ghosted} (m = {m}/{heads})"] = EncoderAndVariant(
+                family, "Ghost", m
+            )
     return lines
 
 
@@ -365,7 +383,7 @@ def make_head_count_row_labels(family: EncoderFamily) -> dict[str, int]:
 
 
 def count_paper_and_true_costs(
-    family: EncoderFamily, model_name: str, kept_heads_per_layer: int
+    family: EncoderFamily, model_variant: Variant, kept_heads_per_layer: int
 ) -> PaperAndTrueCosts:
     """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 
@@ -373,11 +391,11 @@ def count_paper_and_true_costs(
     paper does not state its rule; the one used here reproduces most printed numbers.
 
     family: family of encoders, such as "bert".
-    model_name: "Ghost" for a model with ghost modules (added convolutions); any other
-    name is one without.
+    model_variant: "Ghost" for a model with ghost modules (added convolutions); any
+    other name is one without.
     kept_heads_per_layer: number of heads that are left in each layer."""
     base = find_encoder_shape("paper", family)
-    module = make_ghost_options("paper") if model_name == "Ghost" else None
+    module = make_ghost_options("paper") if model_variant == "Ghost" else None
     printed = cost.flops(
         base, heads=kept_heads_per_layer, ghost=module, convention="token head"
     )
@@ -389,7 +407,7 @@ def count_paper_and_true_costs(
 
 
 def format_cost_cells(
-    unit: str,
+    unit: Literal["GFLOPs", "M parameters"],
     printed_text: str,
     count_by_paper_rule: int | None,
     true_count: int | None,
@@ -425,7 +443,7 @@ def make_module_cost_table(
     ghost_options_by_label: Mapping[str, Ghost],
     kept_head_counts: Iterable[int],
     printed_table: pd.DataFrame,
-) -> dict[tuple[str, str], CostCells]:
+) -> dict[WidthAndLabel, CostCells]:
     """Return a table of what BERT-base costs with several kinds of ghost modules.
 
     Ghost modules are convolutions that add features to a pruned model. The result is
@@ -462,10 +480,10 @@ def make_module_cost_table(
 
 def list_rows_of_ghost_changes(
     profile: ExperimentSize,
-    ghost_changes_by_model: Mapping[str, Json],
+    ghost_changes_by_model: Mapping[ModelName, GhostFields],
     tasks: Iterable[TaskName],
     widths_in_twelfths: Iterable[int],
-    seeds: Sequence[int],
+    seeds: Sequence[Seed],
     learning_rate: float,
 ) -> list[Row]:
     """Return the Rows of a table of pruned students whose ghost modules differ.

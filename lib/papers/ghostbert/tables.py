@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from lib.papers import grids
 from lib.report.artefact import Page
 from lib.report.tables import Runs
 
+WidthInTwelfths: TypeAlias = int
 FRONTIER = "91_frontier"
 COLUMNS = {
     "damage at the start": ("100 * (teacher_score - start_score)", ".1f"),
@@ -75,7 +76,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
 
 def read_forward_times(
     profile: ExperimentSize, widths_in_twelfths: Iterable[int]
-) -> dict[int, ForwardTimes]:
+) -> dict[WidthInTwelfths, ForwardTimes]:
     """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
 
     A ForwardTimes has the milliseconds of CPU time of a forward pass on 8 sentences of

@@ -30,7 +30,7 @@ momentum does, because the gradient of one batch is mostly noise."""
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,8 +38,16 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import LayerAndGateKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
-from lib.stats.cost import KeptIndices
+from lib.stats.cost import HeadsAndNeurons, KeptIndices
 
+GateAlphas: TypeAlias = np.ndarray  # Parameters of all gates [N].
+GateGradients: TypeAlias = np.ndarray  # Of the loss by the alphas [N].
+GatePriorities: TypeAlias = np.ndarray  # The larger the earlier, [N].
+OffsetByRegion: TypeAlias = np.ndarray  # One in [0, 1) for each region.
+# {region: number of its gates}. A region is (layer, kind of gate).
+GateCountByRegion: TypeAlias = Mapping[Any, int]
+# f({region: sum of its masks}) -> FLOPs or another cost.
+CostOfMaskSumsByRegion: TypeAlias = Callable[[Mapping[Any, float]], float]
 GateMask: TypeAlias = np.ndarray  # Whether each gate is on: bool [N].
 GateNumbers: TypeAlias = np.ndarray  # Numbers of some of the N gates, counted from 0.
 
@@ -52,14 +60,17 @@ NAMES = {"ffn": "neurons"}
 
 
 class AlphaUpdate(NamedTuple):
-    alphas: np.ndarray  # [N].
-    moving_average_gradient: np.ndarray  # [N].
+    alphas: GateAlphas  # [N].
+    moving_average_gradient: GateGradients  # [N].
     # [4]: target and actual cost ratio, and numbers of gates switched off and on.
     log_entry: np.ndarray
 
 
 def compute_target_cost_ratio(
-    step: int, total_steps: int, final_cost_ratio: float, schedule: str
+    step: int,
+    total_steps: int,
+    final_cost_ratio: float,
+    decrease_schedule: Literal["none", "additive", "multiplicative"],
 ) -> float:
     """Return the FLOPs target of one step of a pruning search, as a share from 0 to 1.
 
@@ -69,20 +80,20 @@ def compute_target_cost_ratio(
     rise, or miss the last value; they are corrected here.
 
     step: number of the step, from 0 to total_steps - 1.
-    schedule: "additive" falls on a straight line, "multiplicative" geometrically;
-    "none" is `final_cost_ratio` at every step."""
-    if schedule == "none" or total_steps == 1:
+    decrease_schedule: "additive" falls on a straight line, "multiplicative"
+    geometrically; "none" is `final_cost_ratio` at every step."""
+    if decrease_schedule == "none" or total_steps == 1:
         return final_cost_ratio
     done = step / (total_steps - 1)
     return (
         final_cost_ratio**done
-        if schedule == "multiplicative"
+        if decrease_schedule == "multiplicative"
         else 1 - (1 - final_cost_ratio) * done
     )
 
 
 def compute_cost_gradient_sign(
-    actual_cost: float, target_cost: float, tolerance: float
+    actual_cost: float, target_cost: float, relative_tolerance: float
 ) -> int:
     """Return the sign (+1, 0 or -1) of the cost loss's gradient in a pruning search.
 
@@ -92,8 +103,8 @@ def compute_cost_gradient_sign(
     report on pruning by differentiable NAS).
 
     actual_cost, target_cost: in the same unit, such as FLOPs."""
-    return int(actual_cost > (1 + tolerance) * target_cost) - int(
-        actual_cost < (1 - tolerance) * target_cost
+    return int(actual_cost > (1 + relative_tolerance) * target_cost) - int(
+        actual_cost < (1 - relative_tolerance) * target_cost
     )
 
 
@@ -104,8 +115,8 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Sequence[Mapping[str, float]],
-) -> Callable[[Mapping[LayerAndGateKind, float]], float]:
+    widths_by_layer: Sequence[HeadsAndNeurons],
+) -> CostOfMaskSumsByRegion:
     """Return a function that counts the FLOPs of an encoder whose parts are masked.
 
     The function takes {(layer, kind): sum of masks}, where `kind` is a kind of part
@@ -126,7 +137,7 @@ def make_encoder_flops_function(
 
 
 class TrimmedGates(NamedTuple):
-    alphas: np.ndarray  # [N].
+    alphas: GateAlphas  # [N].
     switched_gates: GateNumbers
 
 
@@ -147,8 +158,8 @@ class GateController:
     seed: seed of the random order in which regions take turns in each step."""
 
     options: Gates
-    sizes: dict[Any, int]
-    cost: Callable[[Mapping[Any, float]], float]
+    sizes: GateCountByRegion
+    cost: CostOfMaskSumsByRegion
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -166,7 +177,7 @@ class GateController:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
 
-    def find_active_gates(self, alphas: np.ndarray) -> GateMask:
+    def find_active_gates(self, alphas: GateAlphas) -> GateMask:
         return alphas > EDGE
 
     def sum_masks_by_region(self, masks: np.ndarray) -> dict[LayerAndGateKind, float]:
@@ -177,7 +188,7 @@ class GateController:
         totals = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, totals, strict=True))
 
-    def compute_cost_ratio_of_gates(self, are_gates_on: np.ndarray) -> float:
+    def compute_cost_ratio_of_gates(self, are_gates_on: GateMask) -> float:
         """Return the cost with some gates on, as a share of the cost with all gates on.
 
         A gate is a mask on a head, a neuron or another part of the model. A pruning
@@ -186,7 +197,7 @@ class GateController:
         are_gates_on: bool [N], one value for each gate."""
         return self.cost(self.sum_masks_by_region(are_gates_on)) / self.full
 
-    def compute_cost_ratio_of_alphas(self, alphas: np.ndarray) -> float:
+    def compute_cost_ratio_of_alphas(self, alphas: GateAlphas) -> float:
         """Return the cost of the gates that are on, as a share of that of all gates.
 
         A gate is a mask sigmoid(alpha) on a part of the model, such as a head. It is on
@@ -196,7 +207,7 @@ class GateController:
         alphas: the parameters of all gates [N]."""
         return self.compute_cost_ratio_of_gates(self.find_active_gates(alphas))
 
-    def compute_log_cost_gradient(self, alphas: np.ndarray) -> np.ndarray:
+    def compute_log_cost_gradient(self, alphas: GateAlphas) -> GateGradients:
         """Return d log E / d alpha [N], the slope of the log of the expected cost E.
 
         E is the cost with the soft masks sigmoid(alpha) of N gates. The slope is the
@@ -216,9 +227,9 @@ class GateController:
 
     def compute_alpha_update(
         self,
-        alphas: np.ndarray,
-        moving_average_gradient: np.ndarray,
-        gradient: np.ndarray,
+        alphas: GateAlphas,
+        moving_average_gradient: GateGradients,
+        task_loss_gradient: GateGradients,
         step: int,
         total_steps: int,
     ) -> AlphaUpdate:
@@ -230,12 +241,13 @@ class GateController:
 
         alphas: parameters of the gates, whose masks are sigmoid(alpha), float64 [N].
         moving_average_gradient: the average before this step [N].
-        gradient: gradient of the task's loss by each alpha in this step [N].
+        task_loss_gradient: gradient of the task's loss by each alpha in this step [N].
         step: number of the step, from 0 to total_steps - 1."""
         options = self.options
         on = self.find_active_gates(alphas)
         moving_average_gradient = (
-            options.memory * moving_average_gradient + (1 - options.memory) * gradient
+            options.memory * moving_average_gradient
+            + (1 - options.memory) * task_loss_gradient
         )
         wish = self.replace_small_gradients_by_infinity(
             moving_average_gradient / (1 - options.memory ** (step + 1))
@@ -269,7 +281,9 @@ class GateController:
         entry_array = np.array(log_entry, dtype=np.float64)
         return AlphaUpdate(new, moving_average_gradient, entry_array)
 
-    def replace_small_gradients_by_infinity(self, gradients: np.ndarray) -> np.ndarray:
+    def replace_small_gradients_by_infinity(
+        self, gradients: GateGradients
+    ) -> GateGradients:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
 
         An infinite gradient makes these gates, masks on parts of a model, switch off
@@ -285,8 +299,8 @@ class GateController:
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
 
     def switch_alphas_with_largest_gradients(
-        self, alphas: np.ndarray, gradients: np.ndarray
-    ) -> np.ndarray:
+        self, alphas: GateAlphas, gradients: GateGradients
+    ) -> GateAlphas:
         """Return the alphas [N] after a step of the original switching rule.
 
         It is the rule of the report on pruning by differentiable NAS. A gate is a mask
@@ -313,7 +327,7 @@ class GateController:
         return new
 
     def select_top_gates_per_group(
-        self, gate_priorities: np.ndarray, selected_share: float
+        self, gate_priorities: GatePriorities, selected_share: float
     ) -> GateNumbers:
         """Return the indices of the gates with the largest values of each group.
 
@@ -332,9 +346,9 @@ class GateController:
     def order_gates_to_switch_off(
         self,
         is_on: GateMask,
-        gate_alphas: np.ndarray,
-        gate_gradients: np.ndarray,
-        interleaving_offsets: np.ndarray,
+        gate_alphas: GateAlphas,
+        gate_gradients: GateGradients,
+        interleaving_offsets: OffsetByRegion,
         max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch off, as an ordered array.
@@ -368,8 +382,8 @@ class GateController:
     def order_gates_to_switch_on(
         self,
         is_on: GateMask,
-        gate_gradients: np.ndarray,
-        interleaving_offsets: np.ndarray,
+        gate_gradients: GateGradients,
+        interleaving_offsets: OffsetByRegion,
         max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch on, as an ordered array.
@@ -395,8 +409,8 @@ class GateController:
     def interleave_gates_of_regions(
         self,
         gate_numbers: GateNumbers,
-        gate_priorities: np.ndarray,
-        interleaving_offsets: np.ndarray,
+        gate_priorities: GatePriorities,
+        interleaving_offsets: OffsetByRegion,
     ) -> GateNumbers:
         """Return gate indices in an order that alternates between layers and kinds.
 
@@ -468,7 +482,7 @@ class GateController:
         return np.array(taken, dtype=np.int64)
 
     def trim_gates_to_target_cost(
-        self, gate_alphas: np.ndarray, average_gradients: np.ndarray
+        self, gate_alphas: GateAlphas, average_gradients: GateGradients
     ) -> TrimmedGates:
         """Correct the gates' cost to its target at the end of a pruning search.
 
@@ -506,7 +520,7 @@ class GateController:
         self,
         is_on: GateMask,
         ordered_gates_to_switch_off: GateNumbers,
-        gate_gradients: np.ndarray,
+        gate_gradients: GateGradients,
     ) -> GateMask:
         """Return which gates are on, bool [N], at the target cost of a pruning search.
 
@@ -533,8 +547,8 @@ class GateController:
 
 def sample_gates_at_target_cost(
     gate_options: Gates,
-    gate_count_by_region: dict[Any, int],
-    flops_function: Callable[[Mapping[Any, float]], float],
+    gate_count_by_region: GateCountByRegion,
+    flops_function: CostOfMaskSumsByRegion,
     seed: int,
 ) -> GateMask:
     """Return which gates a random architecture has on, bool [N], at a target cost.
@@ -558,7 +572,7 @@ def sample_gates_at_target_cost(
 
 
 def sample_random_gates_per_region(
-    gate_count_by_region: dict[Any, int],
+    gate_count_by_region: GateCountByRegion,
     kept_count_of_each_region: list[int],
     seed: int,
 ) -> GateMask:
@@ -585,18 +599,20 @@ def sample_random_gates_per_region(
 
 
 def split_by_region(
-    values: np.ndarray, gate_count_by_region: Mapping[LayerAndGateKind, int]
+    value_of_each_gate: np.ndarray, gate_count_by_region: GateCountByRegion
 ) -> list[np.ndarray]:
     """Return the values of all gates [N] as one array for each region.
 
     A gate is a trained mask, a region the gates of one kind in one layer.
 
     gate_count_by_region: {(layer, kind of gate): number of gates}."""
-    return np.split(values, np.cumsum([*gate_count_by_region.values()])[:-1])
+    return np.split(
+        value_of_each_gate, np.cumsum([*gate_count_by_region.values()])[:-1]
+    )
 
 
 def list_kept_indices(
-    gate_count_by_region: Mapping[LayerAndGateKind, int], is_on: GateMask
+    gate_count_by_region: GateCountByRegion, is_on: GateMask
 ) -> KeptIndices:
     """Return the indices of the heads and neurons that a pruning search keeps.
 

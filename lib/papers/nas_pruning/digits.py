@@ -18,14 +18,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from lib.core.names import Absent, derive_seed
-from lib.core.types import Json
+from lib.core.types import Json, SplitName
 from lib.data import check_digest
 from lib.data.lines import make_file_content_error
 
 # {"kind", "digest"}, which identifies a data set; `make_digits_descriptor` explains it.
 DigitsDescriptor: TypeAlias = Json
 # {"train", "test": (images uint8 [N, height, width], labels int64 [N])}.
-Digits = dict[str, tuple[np.ndarray, np.ndarray]]
+ImagesAndLabels: TypeAlias = tuple[np.ndarray, np.ndarray]
+ImagesAndLabelsBySplit = dict[SplitName, ImagesAndLabels]
 
 # Number of scikit-learn's 1,797 digits that are test images: a fifth.
 _BUNDLED_TEST = 360
@@ -34,7 +35,7 @@ _BUNDLED_TEST = 360
 @cache
 def load_digit_images(
     data_folder: Path | str, source_kind: Literal["files", "bundled"] = "files"
-) -> Digits:
+) -> ImagesAndLabelsBySplit:
     """Return images and labels of handwritten digits, for training and for test.
 
     The result is {"train", "test": (images uint8 [N, height, width] from 0 to 255,
@@ -75,7 +76,7 @@ def make_digits_descriptor(
 
 def load_digits_of_descriptor(
     data_folder: Path | str, descriptor: DigitsDescriptor
-) -> Digits:
+) -> ImagesAndLabelsBySplit:
     """Return the handwritten digits that the description of a run asks for.
 
     The result is {"train", "test": (images uint8 [N, height, width], labels int64
@@ -123,7 +124,7 @@ def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.nda
         ) from None
 
 
-def _load_bundled_digits() -> Digits:
+def _load_bundled_digits() -> ImagesAndLabelsBySplit:
     from sklearn.datasets import load_digits
 
     digits: Any = load_digits()  # Any: scikit-learn does not type its attributes.

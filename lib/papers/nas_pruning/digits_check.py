@@ -14,7 +14,7 @@ from lib.core import paths
 from lib.core.names import derive_seed
 from lib.core.store import RunWriter
 from lib.papers.nas_pruning import digits as images_of
-from lib.papers.nas_pruning.control import LIMIT
+from lib.papers.nas_pruning.control import LIMIT, GateMask
 from lib.papers.nas_pruning.gating import GateTraining
 from lib.papers.nas_pruning.options import Gates, Perceptron
 from lib.stats.metrics import Metrics
@@ -79,15 +79,18 @@ def digits(
     }
 
 
-def build_perceptron(input_size: int, layer_widths: tuple[int, ...]) -> nn.Module:
+def build_perceptron(
+    input_size: int, output_size_of_each_layer: tuple[int, ...]
+) -> nn.Module:
     """Return a network of linear layers with ReLU between them.
 
     It is the network on which a pruning search is tested with handwritten digits.
 
-    layer_widths: numbers of outputs of the layers; the last is the number of
-    classes."""
+    output_size_of_each_layer: numbers of outputs of the layers; the last is the number
+    of classes."""
     layers = [
-        (nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((input_size, *layer_widths))
+        (nn.Linear(a, b), nn.ReLU())
+        for a, b in pairwise((input_size, *output_size_of_each_layer))
     ]
     return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
@@ -166,7 +169,7 @@ def train_with_gates(
 def measure_accuracy(
     network: nn.Module,
     images_and_labels: list[torch.Tensor],
-    kept_input_mask: np.ndarray,
+    kept_input_mask: GateMask,
     perceptron_settings: Perceptron,
     noise_seed: int,
 ) -> float:

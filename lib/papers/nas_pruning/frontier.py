@@ -7,7 +7,7 @@ from lib.core.spec import Spec
 from lib.core.types import ExperimentSize, TaskName
 from lib.papers import grids, students
 from lib.papers.nas_pruning import recipes
-from lib.papers.points import Method, searched_student_spec
+from lib.papers.points import CompressionMethod, searched_student_spec
 
 
 def architecture_search_spec_at_budget(
@@ -47,20 +47,20 @@ def random_architecture_spec_at_budget(
 
 
 POINTS = {
-    "NAS": Method(
+    "NAS": CompressionMethod(
         "paper",
         partial(
             searched_student_spec, make_search_spec=architecture_search_spec_at_budget
         ),
         "found",
-        least=recipes.compute_least_reachable_flops_ratio,
+        find_least_flops_share=recipes.compute_least_reachable_flops_ratio,
     ),
-    "Random": Method(
+    "Random": CompressionMethod(
         "control",
         partial(
             searched_student_spec, make_search_spec=random_architecture_spec_at_budget
         ),
         "found",
-        least=recipes.compute_least_reachable_flops_ratio,
+        find_least_flops_share=recipes.compute_least_reachable_flops_ratio,
     ),
 }

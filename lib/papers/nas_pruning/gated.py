@@ -14,6 +14,7 @@ is sigmoid(5). Only its BERT-Mini, which is not searched, is counted with masks 
 Widths may be numbers, arrays or tensors."""
 
 import math
+from typing import TypeAlias
 
 from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
@@ -21,6 +22,8 @@ from lib.stats.cost import count_flops_of_layer as layer
 from lib.stats.cost import count_flops_of_layers as flops
 from lib.stats.cost import count_kept_indices_by_layer as count_kept_indices_by_layer
 
+# "projections", "attention products", "feed-forward" or "pooler".
+PartName: TypeAlias = str
 TOKENS = 128
 # Mask value of every gate at the start of a search, where all gates are open:
 # sigmoid(5) = 0.9933.
@@ -81,7 +84,7 @@ def count_neuron_flops(hidden_size: int, token_count: int = TOKENS) -> int:
 
 def compute_flops_share_by_part(
     shape: Shape, token_count: int = TOKENS
-) -> dict[str, float]:
+) -> dict[PartName, float]:
     """Return the share of an encoder's FLOPs, 0 to 1, of each kind of matrix product.
 
     The keys are "projections" (queries, keys, values and output), "attention products"

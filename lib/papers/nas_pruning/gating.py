@@ -3,15 +3,14 @@ model has a target cost (report on NAS pruning, sections 5 and 7).
 
 A gate is a parameter alpha; its mask sigmoid(alpha) multiplies a head or neuron."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from lib.core.options import LayerAndGateKind
 from lib.core.store import TrainingOutput
 from lib.model import gates
 from lib.model.cut import count_prunable_units
@@ -20,7 +19,10 @@ from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated as measured
 from lib.papers.nas_pruning.control import (
     NAMES,
+    CostOfMaskSumsByRegion,
+    GateAlphas,
     GateController,
+    GateCountByRegion,
     list_kept_indices,
     make_encoder_flops_function,
 )
@@ -33,20 +35,19 @@ from lib.train import loop
 # and numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
 
-# f({region: sum of its masks}) -> FLOPs. A region is the gates of one kind in one
-# layer: (layer, kind).
-Cost = Callable[[Mapping[Any, Any]], Any]
+
+GateKind: TypeAlias = str  # "heads", "ffn" (neurons), "embedding", "qkv" or the like.
 
 
 class GateCountsAndFlopsFunction(NamedTuple):
-    gate_count_by_region: dict[LayerAndGateKind, int]
-    count_flops_of_mask_sums: Cost
+    gate_count_by_region: GateCountByRegion
+    count_flops_of_mask_sums: CostOfMaskSumsByRegion
 
 
 class SearchEnd(NamedTuple):
     metrics: Metrics
-    alphas: np.ndarray  # [N].
-    log: np.ndarray  # All steps [steps, 4], with the columns COLUMNS.
+    alphas: GateAlphas  # [N].
+    log_of_all_steps: np.ndarray  # All steps [steps, 4], with the columns COLUMNS.
 
 
 class GateTraining(loop.Callback):
@@ -63,8 +64,8 @@ class GateTraining(loop.Callback):
         run: TrainingOutput,
         model: nn.Module,
         gate_alphas: Iterable[Tensor],
-        gate_count_by_region: dict[Any, int],
-        cost_function: Cost,
+        gate_count_by_region: GateCountByRegion,
+        cost_function: CostOfMaskSumsByRegion,
         options: Gates,
     ) -> None:
         """Take N gates, masks sigmoid(alpha) on parts of a model, for a training.
@@ -204,7 +205,7 @@ def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> N
 
 
 def count_gates_and_make_flops_function(
-    model: PreTrainedModel, gate_kinds: Iterable[str]
+    model: PreTrainedModel, gate_kinds: Iterable[GateKind]
 ) -> GateCountsAndFlopsFunction:
     """Return how many gates a model can have, and a function for its FLOPs with masks.
 
@@ -235,7 +236,7 @@ def count_gates_and_make_flops_function(
     )
 
 
-def count_prunable_parts_by_kind(layer: nn.Module) -> dict[str, int]:
+def count_prunable_parts_by_kind(layer: nn.Module) -> dict[GateKind, int]:
     """Return how many parts of each kind a transformer layer has that can be pruned.
 
     The result is {"heads": A, "ffn": feed-forward neurons, "embedding": inputs of
@@ -260,7 +261,7 @@ def count_inference_flops(model: PreTrainedModel) -> int:
 
 
 def list_kept_gate_counts(
-    kept_indices: KeptIndices, gate_count_by_region: Mapping[LayerAndGateKind, int]
+    kept_indices: KeptIndices, gate_count_by_region: GateCountByRegion
 ) -> list[int]:
     """Return how many heads or neurons a pruned model keeps in each layer.
 

@@ -9,13 +9,14 @@ recorded run."""
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
-from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import ExperimentSize, Json, ModelName, ProfileDefault, TaskName
+from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.grids import (
     backbone_spec,
@@ -81,6 +82,13 @@ SMALL_TEACHER = published.read_deviation_sentences_by_profile(
 DIGITS = published.read_deviation_sentences_by_profile("nas_pruning", "digits")
 
 
+# None in the place of a Spec, by what it then means.
+Unpruned: TypeAlias = None
+FinetunedWholeModel: TypeAlias = None
+SameAsInitialModel: TypeAlias = None
+AnySizes: TypeAlias = None
+
+
 # f(profile, chosen tasks) -> tasks of a table. Some tables pass `tasks_by_profile` to
 # have other tasks by default, such as RANDOM, PAIR, TRIO or TEST.
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
@@ -101,7 +109,7 @@ def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
     return Gates(ratio=ratio, **GATES | changed_fields)
 
 
-def pretrained_model_spec(profile: ExperimentSize, model: str = MAIN) -> Spec:
+def pretrained_model_spec(profile: ExperimentSize, model: ModelName = MAIN) -> Spec:
     """Return the Spec (description of a run) of a pre-trained encoder, before any task.
 
     It is the model that fine-tuning or distillation starts from. At sizes other than
@@ -127,7 +135,7 @@ def pretrained_model_spec(profile: ExperimentSize, model: str = MAIN) -> Spec:
 def finetuned_unpruned_spec(
     profile: ExperimentSize,
     task: TaskName,
-    model: str = MAIN,
+    model: ModelName = MAIN,
     epoch_count: int | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a whole model fine-tuned on a task.
@@ -152,7 +160,7 @@ def finetuned_unpruned_spec(
 def distilled_tinybert_spec(
     profile: ExperimentSize,
     task: TaskName,
-    model: str = MAIN,
+    model: ModelName = MAIN,
     epochs_of_stages: Sequence[int] | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a whole TinyBERT distilled on a task.
@@ -204,7 +212,9 @@ def make_train_settings(
     return grids.adapt_options_to_user_data(profile, replace(train, **changes))
 
 
-def make_pruning_data_descriptor(profile: ExperimentSize, task: TaskName) -> Json:
+def make_pruning_data_descriptor(
+    profile: ExperimentSize, task: TaskName
+) -> DataDescriptor:
     """Return a dict that says which rows searches and pruned models train on.
 
     It names the data set of the task, with a digest of all its rows, and the number of
@@ -254,8 +264,8 @@ def augmentation_spec_or_none(
 def architecture_search_spec(
     profile: ExperimentSize,
     task: TaskName,
-    initial_model: Spec | None = None,
-    teacher_model: Spec | None = None,
+    initial_model: Spec | FinetunedWholeModel = None,
+    teacher_model: Spec | SameAsInitialModel = None,
     objective: Objective = LOGITS,
     epoch_factor: int = 1,
     searches_on_augmented_rows: bool = False,
@@ -303,7 +313,7 @@ def architecture_search_spec(
 @cache_results_while_enabled
 def random_architecture_spec(
     initial_model: Spec,
-    search_with_same_sizes: Spec | None = None,
+    search_with_same_sizes: Spec | AnySizes = None,
     **gate_settings: Any,
 ) -> Spec:
     """Return the Spec (description of a run) that draws a random pruned architecture.
@@ -331,7 +341,7 @@ def two_stage_distillation_spec(
     task: TaskName,
     initial_model: Spec,
     teacher_model: Spec,
-    architecture_search: Spec | None = None,
+    architecture_search: Spec | Unpruned = None,
     trains_on_augmented_rows: bool = False,
     epochs_of_stages: Sequence[int] | ProfileDefault = None,
     second_stage_objective: Objective = LOGITS,
@@ -377,7 +387,7 @@ def two_stage_distillation_spec(
 def pruned_spec(
     profile: ExperimentSize,
     task: TaskName,
-    model: str = MAIN,
+    model: ModelName = MAIN,
     objective: Objective = LOGITS,
     trains_on_augmented_rows: bool = False,
     keeps_searched_weights: bool = False,
@@ -465,7 +475,7 @@ def magnitude_pruned_spec(
     profile: ExperimentSize,
     task: TaskName,
     kept_share: float,
-    model: str = "BERT-base",
+    model: ModelName = "BERT-base",
     learns_from_teacher: bool = False,
 ) -> Spec:
     """Return the Spec (description of a run) of an iteratively magnitude-pruned model.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib.core.rows import Row
-from lib.core.types import ExperimentSize, TaskName
+from lib.core.types import ExperimentSize, ModelName, Seed, TaskName
 from lib.papers import grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from lib.report.artefact import Page
     from lib.report.tables import Runs
+
+    RunsAndSearchRuns = tuple[Runs, Runs]
 
 # Models that Tables 6, 7 and 8 prune, in this order.
 TESTED = (
@@ -33,7 +35,7 @@ def make_pruned_model_rows(
     profile: ExperimentSize,
     model_labels: Sequence[str],
     tasks: Sequence[TaskName],
-    seeds: Sequence[int],
+    seeds: Sequence[Seed],
     flops_ratios: Sequence[float],
 ) -> list[Row]:
     """Return the Rows of one table that compares a whole model with pruned ones.
@@ -242,8 +244,8 @@ def show_test_score_table(
 
 
 def list_models_sharing_runs_with_model(
-    profile: ExperimentSize, model: str
-) -> list[str]:
+    profile: ExperimentSize, model: ModelName
+) -> list[ModelName]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
     The tables are those of the report on pruning by differentiable NAS. In a small
@@ -305,7 +307,7 @@ def make_flops_share_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
 
 def collect_runs_and_searches(
     page: Page, grid: Callable[..., list[Row]]
-) -> tuple[Runs, Runs]:
+) -> RunsAndSearchRuns:
     """Return the results of a page's pruned networks, and of the searches that gave
     them.
 

@@ -34,7 +34,7 @@ class CandidateScore(NamedTuple):
 
 
 class HistoryLine(NamedTuple):
-    entry: Json
+    entry_without_digest: Json
     line_bytes: bytes  # Content of the line, with the line break.
 
 
@@ -42,9 +42,9 @@ def search_networks(
     space: Space,
     score_net: Callable[[Net], float],
     options: Search,
-    seed: int,
+    proposal_seed: int,
     history_path: Path | str,
-    report_progress: Callable[[float], None] | None = None,
+    report_share_of_budget: Callable[[float], None] | None = None,
 ) -> list[Evaluation]:
     """Search for good networks: propose candidates one after the other, and score them.
 
@@ -59,18 +59,18 @@ def search_networks(
     feed-forward network), or gives no finite number. It still counts as worse than any
     other network.
     options: the method and budget of the search.
-    seed: seed of the proposals.
+    proposal_seed: seed of the proposals.
     history_path: the file of earlier evaluations. It is made anew where it belongs to
     another search.
-    report_progress: f(share of the budget that is spent), called after each
+    report_share_of_budget: f(share of the budget that is spent), called after each
     evaluation."""
     history_path = Path(history_path)
     first = space.list_starting_networks()
-    history = read_or_restart_history(space, options, seed, history_path)
+    history = read_or_restart_history(space, options, proposal_seed, history_path)
     while len(history) < options.budget:
         began = time.perf_counter()
         n = len(history)
-        rng = np.random.default_rng(derive_seed(seed, f"proposal {n}"))
+        rng = np.random.default_rng(derive_seed(proposal_seed, f"proposal {n}"))
         candidate = (
             first[n]
             if n < len(first)
@@ -88,8 +88,8 @@ def search_networks(
             {**vars(entry), "candidate": space.convert_layers_to_json(candidate)},
         )
         history.append(entry)
-        if report_progress:
-            report_progress(len(history) / options.budget)
+        if report_share_of_budget:
+            report_share_of_budget(len(history) / options.budget)
     return history
 
 
@@ -125,32 +125,41 @@ def find_best_evaluation(history: list[Evaluation]) -> Evaluation:
     return max(worked, key=lambda e: e.score)
 
 
-def append_history_line_with_digest(path: Path, entry: Json) -> None:
+def append_history_line_with_digest(
+    history_path: Path, entry_without_digest: Json
+) -> None:
     """Append an entry to the history file of a search, as a JSON line with a digest.
 
     A process that is killed may leave an incomplete line. By the digest
     `iterate_verified_history_lines` recognises it, so that the search continues from
     the last complete one. Raises ValueError for NaN and infinity, which JSON lacks.
 
-    path: the history file, which is created where it is missing.
-    entry: the settings of the search (first line), or a network with its score."""
-    with open(path, "a") as file:
+    history_path: the history file, which is created where it is missing.
+    entry_without_digest: the settings of the search (first line), or a network with its
+    score."""
+    with open(history_path, "a") as file:
         file.write(
             json.dumps(
-                {**entry, "digest": digest_history_entry(entry)}, allow_nan=False
+                {
+                    **entry_without_digest,
+                    "digest": digest_history_entry(entry_without_digest),
+                },
+                allow_nan=False,
             )
             + "\n"
         )
 
 
-def digest_history_entry(entry: Json) -> str:
+def digest_history_entry(entry_without_digest: Json) -> str:
     """Return the digest of a line of a search's history: 16 hexadecimal digits.
 
     It shows whether the line is complete and undamaged. The field "seconds" does not
     count, because a repeated search takes another time and is otherwise equal.
 
-    entry: the JSON object of the line, without the digest."""
-    return disk.digest_bytes(canonical({**entry, "seconds": 0}).encode())[:16]
+    entry_without_digest: the JSON object of the line, without the digest."""
+    return disk.digest_bytes(
+        canonical({**entry_without_digest, "seconds": 0}).encode()
+    )[:16]
 
 
 def iterate_verified_history_lines(

@@ -3,14 +3,17 @@ programming does (EfficientBERT, section 3.2).
 
 It works on prefix lists, in which a linear map has two operands, a tensor and its
 weights: `W2 gelu(W1 x)` is `linear gelu linear x W1 W2`. All is as in EfficientBERT's
-public code, except that `parse_prefix_notation_if_valid` also checks length and widths,
-and compares the operands of binary operations exactly."""
+public code, except that `parse_prefix_notation_if_allowed` also checks length and
+widths, and compares the operands of binary operations exactly."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
 
 from lib.model import formula as language
-from lib.papers.efficientbert.search.language import is_valid_formula
+from lib.papers.efficientbert.search.language import Unchecked, is_valid_formula
 
+FormulaSymbol: TypeAlias = str  # Such as "gelu", "x", "W1" or "linear".
+UnitUniformNumber: TypeAlias = float
 TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
 UNARY, BINARY = (
     tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2)
@@ -28,7 +31,7 @@ ARITY = (
 )
 
 
-def convert_to_prefix_notation(node: language.Node) -> list[str]:
+def convert_to_prefix_notation(node: language.Node) -> list[FormulaSymbol]:
     """Return the syntax tree of an FFN's formula as a list of symbols in prefix order.
 
     The formula of a feed-forward network (FFN) is text such as `W2 gelu(W1 x)`. Each
@@ -45,7 +48,7 @@ def convert_to_prefix_notation(node: language.Node) -> list[str]:
     )
 
 
-def parse_prefix_notation(formula_symbols: list[str]) -> language.Node | None:
+def parse_prefix_notation(formula_symbols: list[FormulaSymbol]) -> language.Node | None:
     """Return the syntax tree of a list of symbols in prefix order, or None.
 
     The tree is that of the formula of a feed-forward network, such as W2 gelu(W1 x). It
@@ -72,25 +75,29 @@ def parse_prefix_notation(formula_symbols: list[str]) -> language.Node | None:
         return None
 
 
-def find_end_of_subtree(formula_symbols: list[str], start: int) -> int:
+def find_end_of_subtree(
+    formula_symbols: list[FormulaSymbol], subtree_start: int
+) -> int:
     """Return the index after the last symbol of a subtree in a list of symbols.
 
     The list has the formula of a feed-forward network, such as W2 gelu(W1 x), in prefix
     order: each operation is followed by its operands. So a subtree is the slice from
-    `start` to the result, which can be replaced as a whole.
+    `subtree_start` to the result, which can be replaced as a whole.
 
     formula_symbols: the symbols of the formula, such as ["gelu", "x"].
-    start: index of the root of the subtree."""
+    subtree_start: index of the root of the subtree."""
     open_ = 1
     while open_:
-        open_ += ARITY[formula_symbols[start]] - 1
-        start += 1
-    return start
+        open_ += ARITY[formula_symbols[subtree_start]] - 1
+        subtree_start += 1
+    return subtree_start
 
 
 def mutate_prefix_notation(
-    formula_symbols: list[str], linear_map_count: int, draw_uniform: Callable[[], float]
-) -> list[str]:
+    formula_symbols: list[FormulaSymbol],
+    linear_map_choice_count: int,
+    draw_uniform: Callable[[], UnitUniformNumber],
+) -> list[FormulaSymbol]:
     """Return a copy of the prefix list of an FFN's formula after random changes.
 
     The formula of a feed-forward network (FFN), such as W2 gelu(W1 x), is searched by
@@ -98,10 +105,10 @@ def mutate_prefix_notation(
     random subtree is replaced by a random full tree of depth 0 to 3. One symbol, never
     the root, is replaced by a random one with as many operands, maybe the same. An
     operation is inserted above a random subtree. Most results are no valid formula, so
-    the caller checks them (`parse_prefix_notation_if_valid`) and tries again.
+    the caller checks them (`parse_prefix_notation_if_allowed`) and tries again.
 
     formula_symbols: symbols in prefix order, such as `linear gelu linear x W1 W2`.
-    linear_map_count: number of linear maps among which a mutation draws. One is
+    linear_map_choice_count: number of linear maps among which a mutation draws. One is
     "linear". All others are "foreign", a map with the size of another layer, which
     makes the result invalid.
     draw_uniform: f() -> random number, uniform in [0, 1)."""
@@ -118,7 +125,7 @@ def mutate_prefix_notation(
             left += [tree_depth - 1] * (ARITY[symbols[-1]] if tree_depth else 0)
         return symbols
 
-    binary = ("linear", *("foreign",) * (linear_map_count - 1), *BINARY)
+    binary = ("linear", *("foreign",) * (linear_map_choice_count - 1), *BINARY)
     functions = binary + UNARY
     position = int(draw_uniform() * len(formula_symbols))
     formula_symbols = (
@@ -147,11 +154,11 @@ def mutate_prefix_notation(
     ]
 
 
-def parse_prefix_notation_if_valid(
-    formula_symbols: list[str],
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+def parse_prefix_notation_if_allowed(
+    formula_symbols: list[FormulaSymbol],
+    hidden_size: int | Unchecked = None,
+    inner_size: int | Unchecked = None,
+    size_mismatch_rule: Literal["truncate", "pad"] = "truncate",
 ) -> language.Node | None:
     """Return the syntax tree of an FFN formula's prefix list, or None if not allowed.
 
@@ -183,11 +190,11 @@ def parse_prefix_notation_if_valid(
 def mutate_formula(
     formula: str,
     max_tries: int,
-    linear_map_count: int,
-    draw_uniform: Callable[[], float],
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+    linear_map_choice_count: int,
+    draw_uniform: Callable[[], UnitUniformNumber],
+    hidden_size: int | Unchecked = None,
+    inner_size: int | Unchecked = None,
+    size_mismatch_rule: Literal["truncate", "pad"] = "truncate",
 ) -> str:
     """Return a random valid change of the formula of a feed-forward network (FFN).
 
@@ -195,8 +202,8 @@ def mutate_formula(
     `max_tries` invalid ones the formula is returned as it was given.
 
     formula: text such as "W2 gelu(W1 x)".
-    linear_map_count: number of linear maps among which a change draws. All but one have
-    the size of another layer, which makes the change invalid.
+    linear_map_choice_count: number of linear maps among which a change draws. All but
+    one have the size of another layer, which makes the change invalid.
     draw_uniform: f() -> random number, uniform in [0, 1).
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
     widths unchecked.
@@ -204,8 +211,8 @@ def mutate_formula(
     "pad"."""
     seed = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     for _ in range(max_tries):
-        node = parse_prefix_notation_if_valid(
-            mutate_prefix_notation(seed, linear_map_count, draw_uniform),
+        node = parse_prefix_notation_if_allowed(
+            mutate_prefix_notation(seed, linear_map_choice_count, draw_uniform),
             hidden_size,
             inner_size,
             size_mismatch_rule,

@@ -5,6 +5,7 @@ A formula such as `W2 gelu(W1 x)` has an input x, two linear maps W1 and W2, act
 and binary operations. `lib.model.formula` parses and evaluates it."""
 
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 from lib.model.formula import (
     BINARY,
@@ -17,9 +18,15 @@ from lib.model.formula import (
     parse_feed_forward_formula,
 )
 
+# None in the place of a number of channels: widths are not checked.
+Unchecked: TypeAlias = None
 
-def _list_broken_rules(
-    node: Node, hidden_size: int | None, inner_size: int | None, size_mismatch_rule: str
+
+def _iterate_broken_rule_messages(
+    node: Node,
+    hidden_size: int | Unchecked,
+    inner_size: int | Unchecked,
+    size_mismatch_rule: Literal["truncate", "pad"],
 ) -> Iterator[str]:
     """Yield an error message for each rule that the formula of an FFN breaks.
 
@@ -72,9 +79,9 @@ def _list_broken_rules(
 
 def parse_and_check_formula(
     formula: str | Node,
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+    hidden_size: int | Unchecked = None,
+    inner_size: int | Unchecked = None,
+    size_mismatch_rule: Literal["truncate", "pad"] = "truncate",
 ) -> Node:
     """Check a feed-forward network's formula and return its syntax tree.
 
@@ -91,16 +98,18 @@ def parse_and_check_formula(
     size_mismatch_rule: "truncate" cuts operands of different widths to the smaller one,
     "pad" fills up to the larger one."""
     node = parse_feed_forward_formula(str(formula))
-    for said in _list_broken_rules(node, hidden_size, inner_size, size_mismatch_rule):
+    for said in _iterate_broken_rule_messages(
+        node, hidden_size, inner_size, size_mismatch_rule
+    ):
         raise FormulaError(f"{str(formula)!r}: {said}")
     return node
 
 
 def is_valid_formula(
     node: Node,
-    hidden_size: int | None = None,
-    inner_size: int | None = None,
-    size_mismatch_rule: str = "truncate",
+    hidden_size: int | Unchecked = None,
+    inner_size: int | Unchecked = None,
+    size_mismatch_rule: Literal["truncate", "pad"] = "truncate",
 ) -> bool:
     """Return whether the search space allows an FFN's formula, given as syntax tree.
 
@@ -114,7 +123,10 @@ def is_valid_formula(
     "pad"."""
     return (
         next(
-            _list_broken_rules(node, hidden_size, inner_size, size_mismatch_rule), None
+            _iterate_broken_rule_messages(
+                node, hidden_size, inner_size, size_mismatch_rule
+            ),
+            None,
         )
         is None
     )

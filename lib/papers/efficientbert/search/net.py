@@ -7,6 +7,7 @@ inner channels, the share 1/q of D. T is the number of tokens."""
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Literal, TypeAlias
 
 from lib.core.names import Refused, check_value_is_allowed
 from lib.core.options import FACTOR
@@ -17,7 +18,7 @@ from lib.papers.efficientbert.search.language import parse_and_check_formula
 # Keyword arguments of count_net_parameters: {"teacher": the teacher's hidden size;
 # "vocab", "positions", "types": numbers of rows of the embedding tables}.
 EmbeddingSizes = dict[str, int]
-ParameterBounds = tuple[int, ...]  # (least, most) parameters of a network.
+LeastAndMostParameters = tuple[int, ...]  # (least, most) parameters of a network.
 BERT = "W2 gelu(W1 x)"
 # Numbers k of stacked feed-forward networks, and divisors q of their inner width, that
 # a layer may have in the paper: 16 pairs (k, q).
@@ -25,6 +26,9 @@ STACKS = QS = (1, 2, 3, 4)
 # Hidden size of BERT-base. In distillation a linear map projects the student's states
 # to this width.
 TEACHER = 768
+CountingConvention: TypeAlias = Literal["deployable", "with pooler", "with projection"]
+HiddenSize: TypeAlias = int
+RowCount: TypeAlias = int  # Rows of an embedding table.
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
 _checked = lru_cache(maxsize=4096)(parse_and_check_formula)
@@ -163,9 +167,9 @@ def count_attention_parameters(hidden_size: int) -> int:
 
 def count_embedding_parameters(
     net: Net,
-    vocab: int = 30522,
-    positions: int = 512,
-    types: int = 2,
+    vocab: RowCount = 30522,
+    positions: RowCount = 512,
+    types: RowCount = 2,
     token_embedding_width: int = FACTOR,
 ) -> int:
     """Return the number of parameters of a network's embedding.
@@ -187,8 +191,8 @@ def count_embedding_parameters(
 
 def count_net_parameters(
     net: Net,
-    counting_convention: str = "deployable",
-    teacher: int = TEACHER,
+    counting_convention: CountingConvention = "deployable",
+    teacher: HiddenSize = TEACHER,
     **embedding_sizes: int,
 ) -> int:
     """Return the number of parameters of a network, without a task's head.

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -27,6 +27,9 @@ from lib.papers.efficientbert.search.space import Space
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
+RankingScore: TypeAlias = float
+# f(features [N, F]) -> bool [N], whether each network is promising.
+PromisingNetworkClassifier: TypeAlias = Callable[[np.ndarray], np.ndarray]
 BATCH = 8  # Number of candidates that a classifier judges in one call, to save time.
 # The search method "cascade" filters random candidates by a series of classifiers. The
 # first is fitted on evaluated candidates, each further one on the better half of those
@@ -103,7 +106,7 @@ def propose_candidate(
 
 def fit_promising_network_classifiers(
     space: Space, history: list[Evaluation], options: Search
-) -> Sequence[Callable[[np.ndarray], np.ndarray]]:
+) -> Sequence[PromisingNetworkClassifier]:
     """Return classifiers that tell which networks are promising.
 
     They are fitted on the scores of earlier networks. Each is a function features [N,
@@ -129,7 +132,7 @@ def fit_promising_network_classifiers(
 def sample_unevaluated_candidate(
     space: Space,
     evaluated_network_keys: set[str],
-    promising_network_classifiers: Sequence[Callable[[np.ndarray], np.ndarray]],
+    promising_network_classifiers: Sequence[PromisingNetworkClassifier],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -175,7 +178,9 @@ def sample_unevaluated_candidate(
 
 @lru_cache(maxsize=2)
 def fit_classifier_cascade(
-    feature_bytes: bytes, feature_count: int, scores: tuple[float, ...]
+    float64_feature_matrix_bytes: bytes,
+    feature_count: int,
+    scores: tuple[RankingScore, ...],
 ) -> tuple[HistGradientBoostingClassifier, ...]:
     """Fit a cascade of classifiers that find promising networks in a search.
 
@@ -188,12 +193,12 @@ def fit_classifier_cascade(
     The classifiers are gradient boosting of scikit-learn with 100 rounds.
     EfficientBERT's code has LightGBM, tuned by 10 trials.
 
-    feature_bytes: the bytes of a float64 array [N, feature_count]. Bytes have a hash,
-    so that the result is cached.
+    float64_feature_matrix_bytes: the bytes of a float64 array [N, feature_count]. Bytes
+    have a hash, so that the result is cached.
     scores: the scores of the N samples; minus infinity for one that failed."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    left = np.frombuffer(feature_bytes).reshape(-1, feature_count)
+    left = np.frombuffer(float64_feature_matrix_bytes).reshape(-1, feature_count)
     values = np.array(scores)
     fitted = []
     for _ in range(1 + sum(len(values) > size for size in GROWTH)):

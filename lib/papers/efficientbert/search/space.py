@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from lib.papers.efficientbert.search.grow import (
     TABLE_1,
     TERMINALS,
     UNARY,
+    UnitUniformNumber,
     convert_to_prefix_notation,
     mutate_formula,
 )
@@ -49,6 +50,10 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
 
+SearchStage: TypeAlias = Literal["stage1", "stage2", "stage3", "single"]
+FormulaStackAndQ: TypeAlias = list[Any]  # [formula, k, q] of a layer.
+LayerIndex: TypeAlias = int
+SizeIndex: TypeAlias = int  # 0 to 15.
 SpaceDescriptor = Json  # What Space.to_json returns.
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
@@ -59,7 +64,7 @@ ENDLESS = 1 << 60  # Stands for "no limit"; no network has so many parameters.
 IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
-def make_grammar(stage: str) -> Json:
+def make_grammar_json(stage: SearchStage) -> Json:
     """Return the rules for formulas and sizes of FFNs in a stage of the search.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
@@ -77,7 +82,7 @@ def make_grammar(stage: str) -> Json:
     return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-def find_layer_size_index(layer: Layer) -> int:
+def find_index_of_layer_size(layer: Layer) -> SizeIndex:
     """Return the index, 0 to 15, of a layer's size among the 16 sizes of the search.
 
     A size is (k, q): k stacked feed-forward networks with 1/q of the full inner width,
@@ -121,7 +126,7 @@ class Space:
             raise Refused(f"no candidate has {window}: move the window")
 
     @property
-    def searched_dimensions(self) -> tuple[str, ...]:
+    def searched_dimensions(self) -> tuple[Literal["formula", "ids"], ...]:
         """Return what this stage of the search changes in a layer.
 
         "formula" is the formula of the feed-forward networks, "ids" is their number and
@@ -135,10 +140,10 @@ class Space:
         Equal sets have equal JSON. A search writes this JSON into the first line of its
         history file, so that the file of another search is recognised. The entry
         "grammar" has the rules for formulas of feed-forward networks
-        (`make_grammar`)."""
+        (`make_grammar_json`)."""
         return asdict(self) | {
             "start": self.start.to_json(),
-            "grammar": make_grammar(self.stage),
+            "grammar": make_grammar_json(self.stage),
         }
 
     def count_net_parameters(self, net: Net) -> int:
@@ -166,12 +171,12 @@ class Space:
         Their number is the same for all networks of this space. Only the feed-forward
         networks then have to be counted for each."""
         return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameter_counts_by_size[find_layer_size_index(l)]
+            self.ffn_parameter_counts_by_size[find_index_of_layer_size(l)]
             for l in self.start.layers
         )
 
     @cached_property
-    def allowed_size_indices_by_layer(self) -> Sequence[Sequence[int]]:
+    def allowed_size_indices_by_layer(self) -> Sequence[Sequence[SizeIndex]]:
         """Return for each layer the indices (0 to 15) of the sizes that it may have.
 
         A size is (k, q): k stacked feed-forward networks with 1/q of the full inner
@@ -270,7 +275,7 @@ class Space:
         distribution, because the number does not depend on formulas. In stage 3 its
         code draws a layer's size in `start` twice as often as another; here all are
         equally likely, as the paper says."""
-        ids = [find_layer_size_index(l) for l in self.start.layers]
+        ids = [find_index_of_layer_size(l) for l in self.start.layers]
         if "ids" in self.searched_dimensions:
             ids = [
                 layer_choices[i]
@@ -295,7 +300,10 @@ class Space:
         return replace(self.start, layers=tuple(layers))
 
     def _make_layer_with_mutated_formula(
-        self, layer: Layer, parent_formula: str, draw_uniform: Callable[[], float]
+        self,
+        layer: Layer,
+        parent_formula: str,
+        draw_uniform: Callable[[], UnitUniformNumber],
     ) -> Layer:
         """Return a copy of a layer whose formula is a random change of
         `parent_formula`.
@@ -348,7 +356,9 @@ class Space:
             else self.sample_candidate(rng)
         )
 
-    def _list_size_changes_of_one_layer(self, net: Net) -> list[tuple[int, Layer]]:
+    def _list_size_changes_of_one_layer(
+        self, net: Net
+    ) -> list[tuple[LayerIndex, Layer]]:
         """Return all possible changes of the size of a single layer of a network.
 
         The size is the number and width of the layer's feed-forward networks (FFNs). A
@@ -371,7 +381,7 @@ class Space:
         layers[layer_index] = new_layer
         return replace(net, layers=tuple(layers))
 
-    def convert_layers_to_json(self, net: Net) -> list[list[Any]]:
+    def convert_layers_to_json(self, net: Net) -> list[FormulaStackAndQ]:
         """Return the layers of a network as [[formula, k, q], ...].
 
         A search writes them to its history file. A layer has k stacked feed-forward
@@ -380,7 +390,7 @@ class Space:
         them."""
         return net.to_json()["layers"]
 
-    def convert_json_layers_to_net(self, layers_json: list[list[Any]]) -> Net:
+    def convert_json_layers_to_net(self, layers_json: list[FormulaStackAndQ]) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
@@ -415,7 +425,7 @@ class Space:
         searched = self.searched_dimensions
         rows = [
             [
-                _encode_layer_features(l.formula, find_layer_size_index(l), searched)
+                _encode_layer_features(l.formula, find_index_of_layer_size(l), searched)
                 for l in net.layers
             ]
             for net in nets
@@ -426,7 +436,9 @@ class Space:
 _make_layer_once = lru_cache(maxsize=4096)(Layer)
 
 
-def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
+def _make_uniform_generator(
+    rng: np.random.Generator,
+) -> Callable[[], UnitUniformNumber]:
     """Return f() -> random number, uniform in [0, 1), seeded by a numpy Generator.
 
     One number from Python's generator is ten times as fast as one from numpy's, and a
@@ -436,7 +448,10 @@ def _make_uniform_generator(rng: np.random.Generator) -> Callable[[], float]:
 
 @lru_cache(maxsize=4096)
 def _is_valid_at_layer_sizes(
-    formula: str, hidden_size: int, inner_size: int, size_mismatch_rule: str
+    formula: str,
+    hidden_size: int,
+    inner_size: int,
+    size_mismatch_rule: Literal["truncate", "pad"],
 ) -> bool:
     tree = language.parse_feed_forward_formula(formula)
     return is_valid_formula(tree, hidden_size, inner_size, size_mismatch_rule)
@@ -449,7 +464,9 @@ def _sort_commutative_operands(formula: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _encode_layer_features(
-    formula: str, size_index: int, searched_dimensions: tuple[str, ...]
+    formula: str,
+    size_index: SizeIndex,
+    searched_dimensions: tuple[Literal["formula", "ids"], ...],
 ) -> list[int]:
     """Return the integers that describe one layer to classifiers.
 
@@ -459,7 +476,7 @@ def _encode_layer_features(
     the number `size_index`, or 0 where sizes are not searched.
 
     formula: that of the feed-forward networks (FFNs), such as "W2 gelu(W1 x)".
-    size_index: index, 0 to 15, of the layer's size (`find_layer_size_index`).
+    size_index: index, 0 to 15, of the layer's size (`find_index_of_layer_size`).
     searched_dimensions: what a stage of the search changes, "formula", "ids" (sizes) or
     both."""
     if "formula" not in searched_dimensions:

@@ -17,7 +17,12 @@ from lib.core.types import Json, TaskName
 from lib.model import backbone, supernet
 from lib.model.stack import ArchitectureJson
 from lib.papers.efficientbert import students, warming
-from lib.papers.efficientbert.options import CorpusDescriptor, Search, Warmup
+from lib.papers.efficientbert.options import (
+    CorpusDescriptor,
+    Search,
+    SelectionScore,
+    Warmup,
+)
 from lib.papers.efficientbert.search import engine
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import (
@@ -32,7 +37,9 @@ from lib.papers.efficientbert.search.space import (
 from lib.train import loop
 from lib.train.learn import TaskTraining
 
-SearchResult = Json  # {"net", "supernet", "shared"}; `make_search_result` explains it.
+SearchResult = (
+    Json  # {"net", "supernet", "shared"}; `make_search_result_json` explains it.
+)
 
 
 def search(
@@ -102,7 +109,7 @@ def search(
         run.report_progress,
     )
     best = engine.find_best_evaluation(history)
-    return make_search_result(where, best.candidate) | {
+    return make_search_result_json(where, best.candidate) | {
         "score": best.score,
         "parameters": where.count_net_parameters(best.candidate),
         "evaluations": len(history),
@@ -111,7 +118,7 @@ def search(
     }
 
 
-def make_search_result(space: Space, best_net: Net) -> SearchResult:
+def make_search_result_json(space: Space, best_net: Net) -> SearchResult:
     """Return the results of a search that later runs take as arguments, as plain JSON.
 
     "net" is the network that the search found. "supernet" has the same formulas of
@@ -145,7 +152,7 @@ def make_search_result(space: Space, best_net: Net) -> SearchResult:
 def make_model_scorer(
     training: TaskTraining,
     model: transformers.PreTrainedModel,
-    selection_score_kind: str,
+    selection_score_kind: SelectionScore,
 ) -> Callable[[], float]:
     """Return f() -> the score of a model on the held-out rows, for use in a search.
 
@@ -165,7 +172,9 @@ def make_model_scorer(
 
 
 def make_subnetwork_scorer(
-    training: TaskTraining, selection_score_kind: str, inherited_head_task: TaskName
+    training: TaskTraining,
+    selection_score_kind: SelectionScore,
+    inherited_head_task: TaskName,
 ) -> Callable[[Net], float]:
     """Return f(net) -> the score of a subnetwork of a trained supernet.
 
@@ -192,7 +201,7 @@ def make_subnetwork_scorer(
 
 def make_short_training_scorer(
     training: TaskTraining,
-    selection_score_kind: str,
+    selection_score_kind: SelectionScore,
     distillation: Warmup,
     corpus: CorpusDescriptor | None,
     pretraining_settings: Train | None,

@@ -3,19 +3,22 @@
 A surface is the output of a network as a function of two inputs. It shows how nonlinear
 the feed-forward networks are. The paper's recipe: two input channels on a square of -15
 to 5, no attention, all weights 1, biases 0, "the simple average operation" in place of
-LayerNorm, z the mean output of the last layer. The settings in `Recipe` say what the
-paper leaves open."""
+LayerNorm, z the mean output of the last layer. The settings in `SurfaceOptions` say
+what the paper leaves open."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from lib.model.formula import LINEAR, NUMPY, evaluate_formula_tree
 from lib.papers.efficientbert.search.net import Net
 
-Roughness = dict[str, float]  # {"variation", "steepest", "curvature": value}.
+RoughnessMeasure: TypeAlias = Literal["variation", "steepest", "curvature"]
+Roughness = dict[
+    RoughnessMeasure, float
+]  # {"variation", "steepest", "curvature": value}.
 CHANNELS = 2
 # Values are cut at this magnitude, so that a product of two values, or the third power
 # in a GELU, does not overflow.
@@ -28,8 +31,9 @@ class Surface(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """A Recipe says how a surface of Figure 5 is computed where the paper is silent.
+class SurfaceOptions:
+    """A SurfaceOptions says how a surface of Figure 5 is computed where the paper is
+    silent.
 
     A surface is the output of a network as a function of two inputs, with all weights 1
     (EfficientBERT, section 4.6).
@@ -44,9 +48,9 @@ class Recipe:
     points: number of points on each axis.
     low, high: ends of both axes, by default the paper's."""
 
-    average: str = "pair"
+    average: Literal["pair", "channels"] = "pair"
     residual: bool = True
-    width: str = "whole"
+    width: Literal["whole", "real"] = "whole"
     points: int = 121
     low: float = -15.0
     high: float = 5.0
@@ -56,8 +60,8 @@ def clip_to_avoid_overflow(values: np.ndarray) -> np.ndarray:
     return np.clip(values, -LIMIT, LIMIT)
 
 
-def _make_all_ones_linear_maps(
-    inner_channel_count: float, rounding_mode: str
+def _make_linear_maps_of_unit_weights(
+    inner_channel_count: float, inner_width_rounding: Literal["whole", "real"]
 ) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Return the two linear maps of a feed-forward network whose weights are all 1.
 
@@ -65,9 +69,9 @@ def _make_all_ones_linear_maps(
     channels]. Each output channel is the sum of all input channels.
 
     inner_channel_count: number of inner channels e, maybe a fraction.
-    rounding_mode: "whole" gives W1 max(1, int(e)) output channels. With "real" W1 has
-    two, and W2 multiplies the sum by e / 2, which allows a fraction. W2 always has
-    two."""
+    inner_width_rounding: "whole" gives W1 max(1, int(e)) output channels. With "real"
+    W1 has two, and W2 multiplies the sum by e / 2, which allows a fraction. W2 always
+    has two."""
 
     def make_equal_weight_linear_map(
         output_channel_count: int, shared_weight: float
@@ -84,7 +88,7 @@ def _make_all_ones_linear_maps(
 
     channels = CHANNELS
     weight = inner_channel_count / CHANNELS
-    if rounding_mode == "whole":
+    if inner_width_rounding == "whole":
         channels = max(1, int(inner_channel_count))
         weight = 1.0
     up = make_equal_weight_linear_map(channels, 1.0)
@@ -92,7 +96,9 @@ def _make_all_ones_linear_maps(
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> Surface:
+def compute_network_surface(
+    net: Net, surface_options: SurfaceOptions | None = None
+) -> Surface:
     """Return the output of a network with all weights 1 as a function of two inputs.
 
     The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
@@ -104,14 +110,14 @@ def compute_network_surface(net: Net, surface_options: Recipe | None = None) -> 
     net: description of the network, with the formula and size of each layer.
     surface_options: what the paper leaves open, such as what replaces LayerNorm; None
     takes the defaults."""
-    surface_options = surface_options or Recipe()
+    surface_options = surface_options or SurfaceOptions()
     axis = np.linspace(
         surface_options.low, surface_options.high, surface_options.points
     )
     h = np.stack(np.meshgrid(axis, axis), -1)
     functions = NUMPY | {"mul": lambda a, b: clip_to_avoid_overflow(a * b)}
     for layer in net.layers:
-        linears = _make_all_ones_linear_maps(
+        linears = _make_linear_maps_of_unit_weights(
             CHANNELS * net.width / net.hidden / layer.q, surface_options.width
         )
         for _ in range(layer.stack):
