@@ -74,7 +74,10 @@ def test_an_encoder_of_each_family_is_taken(family, make):
         )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     found = encoder.read_tokenizer_ids(folder, family)
-    assert (found.id_count, found.padding_id) == (len(tokenizer), tokenizer.pad_token_id)
+    assert (found.id_count, found.padding_id) == (
+        len(tokenizer),
+        tokenizer.pad_token_id,
+    )
     types = tokenizer("a", "b").get("token_type_ids", [0])
     assert found.types == 1 + max(types)
     shape = encoder.read_encoder_shape(folder)

@@ -9,12 +9,12 @@ methods that the papers call orthogonal but never tried."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 ModelScoreRow = Json  # {column: value}, columns of `make_method_comparison_table`.
 MethodName: TypeAlias = str  # A key of TABLE, such as "NAS".
-CostColumn: TypeAlias = Literal["flops", "parameters", "bytes"]
-BaselineName: TypeAlias = Literal["majority", "bag of words"]
+FlopsParametersOrBytes: TypeAlias = str
+MajorityOrBagOfWords: TypeAlias = str
 Reason: TypeAlias = str
 HEADS = students.HEADS
 S = grids.read_settings("frontier")
@@ -490,7 +490,7 @@ def format_defaults_of_method_comparison() -> list[str]:
 
 def extract_majority_and_bag_of_words_scores(
     bag_of_words_run_metrics: Mapping[MetricName, Any],
-) -> dict[BaselineName, Points]:
+) -> dict[MajorityOrBagOfWords, Points]:
     """Return {baseline: score in points} of two baselines without a neural network.
 
     They are "majority" (always the most frequent class, for a regression a constant,
@@ -762,7 +762,7 @@ def pair_predictions_with_labels(
 
 
 def list_models_on_pareto_front(
-    models_frame: pd.DataFrame, cost_column: CostColumn
+    models_frame: pd.DataFrame, cost_column: FlopsParametersOrBytes
 ) -> list[ModelName]:
     """Return the names of the models on the Pareto front of score and cost.
 
@@ -783,7 +783,7 @@ def list_models_on_pareto_front(
 
 
 def find_uncompressed_model_cost(
-    models_frame: pd.DataFrame, cost_column: CostColumn
+    models_frame: pd.DataFrame, cost_column: FlopsParametersOrBytes
 ) -> float | None:
     """Return the cost of the uncompressed model, of which budgets are shares.
 
@@ -796,8 +796,10 @@ def find_uncompressed_model_cost(
 
 
 def find_best_affordable_model(
-    models_frame: pd.DataFrame, cost_column: CostColumn, max_cost_share: float
-) -> ModelScoreRow | None:
+    models_frame: pd.DataFrame,
+    cost_column: FlopsParametersOrBytes,
+    max_cost_share: float,
+) -> dict[Hashable, Any] | None:
     """Return the table line of the best model within a cost limit, to recommend it.
 
     The limit is `max_cost_share` of the uncompressed model's cost, which may be

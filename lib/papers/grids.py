@@ -53,7 +53,6 @@ from lib.papers.encoder import (
 )
 from lib.stats.compare import MetricColumn
 from lib.stats.cost import SHAPES, Shape, count_flops_of_layers
-from lib.stats.metrics import Metrics
 
 UserDataText: TypeAlias = (
     str  # Names a file and its columns, in a line of text; "" for none.
@@ -62,6 +61,7 @@ EncoderFolder: TypeAlias = str  # Folder of a user's own encoder; "" for none.
 ParameterName: TypeAlias = str
 TrainingAndHeldOutRowCounts: TypeAlias = tuple[int, int]
 AllTrainingRows: TypeAlias = None  # None in the place of a number of rows.
+DataModelOrTaskTitle: TypeAlias = str
 CoreSeconds: TypeAlias = float
 Sentence: TypeAlias = str
 RunArguments = Json  # {argument of a step: value}.
@@ -526,7 +526,7 @@ def format_profile_as_command_options(profile: ExperimentSize) -> list[str]:
 
 
 def get_attribute_of_profile_with_user_data(
-    profile: ExperimentSize, attribute_name: Literal["data", "model", "task_title"]
+    profile: ExperimentSize, attribute_name: DataModelOrTaskTitle
 ) -> str:
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
@@ -861,7 +861,7 @@ def measure_flops_per_second() -> float:
 
 def make_run_time_estimator(
     profile: ExperimentSize,
-) -> Callable[[Spec, Metrics], CoreSeconds] | None:
+) -> Callable[[Spec, Json], CoreSeconds] | None:
     """Return a function that estimates how long a run on a user's own data takes.
 
     The function is f(Spec, metrics) -> core-seconds, where the Spec describes the run

@@ -14,7 +14,7 @@ from lib.core.types import Json
 # explains the form.
 CorpusDescriptor = Json
 NetworkName: TypeAlias = str  # Name in EfficientBERT's tables, such as "Base Model".
-CorpusName: TypeAlias = Literal["wikipedia+books", "wikipedia"]
+CorpusName: TypeAlias = str  # "wikipedia+books" or "wikipedia".
 # None in the place of a run whose model gives first weights: they are random.
 RandomWeights: TypeAlias = None
 # None in the place of a number of rows: all that are not held out.
@@ -22,7 +22,7 @@ AllRemainingRows: TypeAlias = None
 # Score by which a search ranks networks: "" is the task's first metric, "loss" is
 # exp(-L) of the loss L on the teacher's logits.
 SelectionScore: TypeAlias = Literal["", "loss"]
-SearchMethod: TypeAlias = Literal["random", "cascade", "evolution"]
+RandomCascadeOrEvolution: TypeAlias = str
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,7 @@ from lib.stats.compare import MetricColumn, ScoreTable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from lib.report.tables import Runs
-
+    Runs = Any  # lib.report.tables.Runs.
     EstimatesByRow = dict[tuple[str, str], Any]  # {(source, row): Estimate}.
 
 S = grids.read_settings("efficientbert")

@@ -21,7 +21,11 @@ from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
-from lib.papers.efficientbert.options import AllRemainingRows, Search, SearchMethod
+from lib.papers.efficientbert.options import (
+    AllRemainingRows,
+    RandomCascadeOrEvolution,
+    Search,
+)
 from lib.papers.efficientbert.recipes import BRIEF, PART, READ, TAUGHT, TOGETHER
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.net import Net
@@ -73,7 +77,7 @@ def make_search_space(
 def make_search_settings(
     profile: ExperimentSize,
     stage: SearchStage,
-    method: SearchMethod | ProfileDefault = None,
+    method: RandomCascadeOrEvolution | ProfileDefault = None,
     factor_on_candidate_count: int = 1,
 ) -> Search:
     """Return the settings of a stage of the search: its method, budget and score.
@@ -129,7 +133,7 @@ def find_base_network(profile: ExperimentSize) -> Net:
 def search_stage_spec(
     profile: ExperimentSize,
     stage: SearchStage,
-    method: SearchMethod | ProfileDefault = None,
+    method: RandomCascadeOrEvolution | ProfileDefault = None,
     factor_on_candidate_count: int = 1,
 ) -> Spec:
     """Describe the run that does one stage of EfficientBERT's search.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from lib.core.rows import ResultRow, Row
-from lib.core.types import Arrays, ExperimentSize, MetricName, TaskName
+from lib.core.types import Arrays, ExperimentSize, TaskName
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert.options import NetworkName
 from lib.stats import compare
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # for each attention head, only if a network has at least this number of distances. With
 # fewer, a table of the means is enough.
 MANY = 8
+CkaKlOrKlMeanMap: TypeAlias = str  # A metric of the step `maps`.
 SourceHeading: TypeAlias = str  # Heading of a set of runs, such as "recorded, mini".
 
 
@@ -100,7 +101,7 @@ def load_last_layer_outputs_by_source(
 def average_metric_over_runs(
     last_layer_outputs: Sequence[LastLayerOutputs],
     network_name: NetworkName,
-    metric: Literal["cka", "kl", "kl_mean_map"],
+    metric: CkaKlOrKlMeanMap,
 ) -> float:
     """Return how close a student's last layer is to its teacher's, as a mean over runs.
 
@@ -119,7 +120,7 @@ def average_metric_over_runs(
 
 def format_student_similarity_sentences(
     outputs_by_source_heading: Mapping[SourceHeading, list[LastLayerOutputs]],
-    metric: Literal["cka", "kl", "kl_mean_map"],
+    metric: CkaKlOrKlMeanMap,
     metric_title: str,
 ) -> list[str]:
     """Return a sentence for each set of runs that compares students with their teacher.
@@ -150,7 +151,7 @@ def show_student_teacher_distances(
     outputs_by_source_heading: Mapping[SourceHeading, list[LastLayerOutputs]],
     measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
     distance_name: str,
-    title_by_metric: Mapping[MetricName, str],
+    title_by_metric: Mapping[CkaKlOrKlMeanMap, str],
     mean_distance_title: str = "",
 ) -> pd.DataFrame:
     """Show how far each student is from its teacher, in a table and a figure of a page.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from lib.train.matching import build_matching_loss, build_teacher_forward
 from lib.train.steps.pretrain import sample_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
+
+
+ColumnName: TypeAlias = str
 
 
 class JoinedRowsOfTasks(NamedTuple):
@@ -379,7 +382,7 @@ def encode_corpus(
 
 def iterate_document_token_ids(
     corpus: CorpusDescriptor, tokenizer: transformers.PreTrainedTokenizerFast
-) -> Iterator[dict[Literal["ids"], list[int]]]:
+) -> Iterator[dict[ColumnName, list[int]]]:
     """Yield {"ids": token ids} for each document of a text, without [CLS] and [SEP].
 
     Empty documents are left out. The caller caches the result, as it is the same for

@@ -62,12 +62,12 @@ CostCells = dict[tuple[str, str], str]
 
 GhostFields: TypeAlias = Json  # {field of the options Ghost: value}.
 WidthAndLabel: TypeAlias = tuple[str, str]  # Such as ("3/12", label of a ghost module).
-Variant: TypeAlias = Literal["Plain", "Prune", "Ghost", "Distilled"]
+PlainPruneGhostOrDistilled: TypeAlias = str
 
 
 class EncoderAndVariant(NamedTuple):
     family: EncoderFamily
-    model_variant: Variant
+    model_variant: PlainPruneGhostOrDistilled
     kept_heads_per_layer: int
 
 
@@ -279,7 +279,7 @@ def model_variant_spec(
     profile: ExperimentSize,
     task: TaskName,
     width_in_twelfths: int,
-    variant_name: Variant,
+    variant_name: PlainPruneGhostOrDistilled,
     family: EncoderFamily = "bert",
     **student_options: Any,
 ) -> Spec:
@@ -383,7 +383,9 @@ def make_head_count_row_labels(family: EncoderFamily) -> dict[str, int]:
 
 
 def count_paper_and_true_costs(
-    family: EncoderFamily, model_variant: Variant, kept_heads_per_layer: int
+    family: EncoderFamily,
+    model_variant: PlainPruneGhostOrDistilled,
+    kept_heads_per_layer: int,
 ) -> PaperAndTrueCosts:
     """Return a model's FLOPs by the paper's rule, its true FLOPs, and its parameters.
 

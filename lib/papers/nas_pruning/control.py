@@ -38,8 +38,9 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import LayerAndGateKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
-from lib.stats.cost import HeadsAndNeurons, KeptIndices
+from lib.stats.cost import KeptIndices
 
+GateKind: TypeAlias = str  # "heads", "ffn" (neurons), "embedding", "qkv" or the like.
 GateAlphas: TypeAlias = np.ndarray  # Parameters of all gates [N].
 GateGradients: TypeAlias = np.ndarray  # Of the loss by the alphas [N].
 GatePriorities: TypeAlias = np.ndarray  # The larger the earlier, [N].
@@ -115,7 +116,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def make_encoder_flops_function(
     hidden_size: int,
     head_size: int,
-    widths_by_layer: Sequence[HeadsAndNeurons],
+    widths_by_layer: Sequence[Mapping[GateKind, float]],
 ) -> CostOfMaskSumsByRegion:
     """Return a function that counts the FLOPs of an encoder whose parts are masked.
 

@@ -4,7 +4,7 @@ model has a target cost (report on NAS pruning, sections 5 and 7).
 A gate is a parameter alpha; its mask sigmoid(alpha) multiplies a head or neuron."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from lib.papers.nas_pruning.control import (
     GateAlphas,
     GateController,
     GateCountByRegion,
+    GateKind,
     list_kept_indices,
     make_encoder_flops_function,
 )
@@ -34,9 +35,6 @@ from lib.train import loop
 # Columns of the array that logs each step of a search: target and actual cost ratio,
 # and numbers of gates switched off and on.
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")
-
-
-GateKind: TypeAlias = str  # "heads", "ffn" (neurons), "embedding", "qkv" or the like.
 
 
 class GateCountsAndFlopsFunction(NamedTuple):

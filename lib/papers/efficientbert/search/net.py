@@ -90,8 +90,8 @@ class Net:
     hidden: int
     width: int
     heads: int
-    embedding: str
-    mismatch: str
+    embedding: Literal["plain", "trigram"]
+    mismatch: Literal["truncate", "pad"]
     layers: tuple[Layer, ...]
 
     def __post_init__(self) -> None:

@@ -42,6 +42,7 @@ from lib.papers.efficientbert.search.net import (
     BERT,
     QS,
     STACKS,
+    CountingConvention,
     Layer,
     Net,
     count_ffn_parameters,
@@ -52,6 +53,7 @@ from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
 
 SearchStage: TypeAlias = Literal["stage1", "stage2", "stage3", "single"]
 FormulaStackAndQ: TypeAlias = list[Any]  # [formula, k, q] of a layer.
+FormulaOrIds: TypeAlias = str  # What a stage searches; ids are sizes (k, q).
 LayerIndex: TypeAlias = int
 SizeIndex: TypeAlias = int  # 0 to 15.
 SpaceDescriptor = Json  # What Space.to_json returns.
@@ -112,11 +114,11 @@ class Space:
     tables: sizes of the embedding tables and hidden size of the teacher, for the count.
     Like `convention` they are arguments of search.net.count_net_parameters."""
 
-    stage: str
+    stage: SearchStage
     start: Net
     low: int = 0
     high: int = 0
-    convention: str = "with projection"
+    convention: CountingConvention = "with projection"
     tables: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,7 +128,7 @@ class Space:
             raise Refused(f"no candidate has {window}: move the window")
 
     @property
-    def searched_dimensions(self) -> tuple[Literal["formula", "ids"], ...]:
+    def searched_dimensions(self) -> tuple[FormulaOrIds, ...]:
         """Return what this stage of the search changes in a layer.
 
         "formula" is the formula of the feed-forward networks, "ids" is their number and
@@ -466,7 +468,7 @@ def _sort_commutative_operands(formula: str) -> str:
 def _encode_layer_features(
     formula: str,
     size_index: SizeIndex,
-    searched_dimensions: tuple[Literal["formula", "ids"], ...],
+    searched_dimensions: tuple[FormulaOrIds, ...],
 ) -> list[int]:
     """Return the integers that describe one layer to classifiers.
 
