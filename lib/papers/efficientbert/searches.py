@@ -8,7 +8,7 @@ with the same formulas at full size, which is trained as the supernet of the las
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -200,17 +200,14 @@ def supernet_with_searched_formulas_spec(profile: ExperimentSize, search: Spec) 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of that earlier stage."""
     spec = efficientbert.stage_3_supernet_spec(profile)
-    args = {"network_output_name": "supernet", "shared": Output("search", "shared")}
-    return replace_network_by_searched_network(
-        spec,
-        search,
-        {
-            "start": replace_network_by_searched_network(
-                spec.inputs["start"], search, **args
-            )
-        },
-        **args,
+    use_supernet = partial(
+        replace_network_by_searched_network,
+        search=search,
+        network_output_name="supernet",
+        shared=Output("search", "shared"),
     )
+    start = use_supernet(spec.inputs["start"])
+    return use_supernet(spec, further_inputs={"start": start})
 
 
 def replace_network_by_searched_network(

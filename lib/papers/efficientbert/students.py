@@ -106,7 +106,7 @@ def pair_student_with_teacher_states(
             "scores",
             pairs,
             distillation.mask,
-            heads=kept_teacher_heads_by_layer,
+            teacher_heads_by_student_layer=kept_teacher_heads_by_layer,
             distance=distance,
         ),
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lib.core.rows import ResultRow, Row
+from lib.core.rows import Row
 from lib.core.types import Arrays, ExperimentSize, TaskName
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert.options import NetworkName
@@ -32,7 +32,7 @@ SourceHeading: TypeAlias = str  # Heading of a set of runs, such as "recorded, m
 
 
 class LastLayerOutputs(NamedTuple):
-    run_row: ResultRow  # Metrics and labels of a run.
+    run_row: Mapping[Any, Any]  # Metrics and labels of a run, by name.
     # {"teacher" or the name of a network: its outputs for 4 sentences, [4, ...]}.
     arrays_by_network: Arrays
     token_counts: np.ndarray  # Number of tokens of each of the sentences, [4].
