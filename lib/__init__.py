@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from lib.core.options import Train
-    from lib.core.types import ExperimentSize, SplitName, TokenCount
+    from lib.core.types import ProfileName, SplitName, TokenCount
     from lib.data import Split, Task
     from lib.export.opened import OpenedRun
     from lib.model.options import SurgeryOperation, SurgeryReport
@@ -60,7 +60,7 @@ if _tree and not _tree.samefile(_Path(__file__).parents[1]):
 
 def load(
     run_or_notebook_name: str,
-    profile: ExperimentSize = "toy",
+    profile: ProfileName = "toy",
     keep: bool = False,
     **row_labels: Any,
 ) -> OpenedRun:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lib.core.rows import Row
     from lib.core.spec import Spec
     from lib.core.store import Store
-    from lib.core.types import ExperimentSize
+    from lib.core.types import ProfileName
     from lib.report.site import HasFailed
 
     RowsByVariableByNotebook = dict[Path, dict[str, list[Row]]]
@@ -150,7 +150,7 @@ RUN = make_option(
 
 def parse_profile_and_parameters(
     args: argparse.Namespace,
-) -> tuple[ExperimentSize, ParameterValues]:
+) -> tuple[ProfileName, ParameterValues]:
     """Return (profile, {parameter of a notebook: value}) that a command line asks for.
 
     The profile is the size of the experiments, such as "mini". With --data or --model
@@ -232,7 +232,7 @@ def list_planned_runs_of_notebooks(
 
 
 def describe_first_training_on_user_data(
-    profile: ExperimentSize, missing_specs: list[Spec], time_forecast: TimeForecast
+    profile: ProfileName, missing_specs: list[Spec], time_forecast: TimeForecast
 ) -> str:
     """Return a line on the first training on a user's data and how long it takes.
 
@@ -261,7 +261,7 @@ def describe_first_training_on_user_data(
 
 
 def run_bag_of_words_and_print_scores(
-    profile: ExperimentSize, specs: list[Spec], time_forecast: TimeForecast
+    profile: ProfileName, specs: list[Spec], time_forecast: TimeForecast
 ) -> None:
     """Score the bag-of-words baselines on a user's data, and print their scores.
 

@@ -14,7 +14,7 @@ Arrays = dict[str, np.ndarray]  # {name: array} of one `.safetensors` file of a 
 
 # Name of a profile: "toy", "mini", "base" or "paper". With a reader's own data or
 # encoder it is a ProfileWithUserData, a subclass of str.
-ExperimentSize: TypeAlias = str
+ProfileName: TypeAlias = str
 TaskName: TypeAlias = str  # Such as "SST-2".
 ModelName: TypeAlias = str  # Name of a model in tables.
 EncoderFamily: TypeAlias = str  # "bert", "roberta" or "electra".
@@ -24,8 +24,7 @@ Points: TypeAlias = float  # Score, or difference of scores, in points of 100.
 ProfileDefault: TypeAlias = None
 # What a `with` block gets: return type of a generator under `contextmanager`.
 ContextYield: TypeAlias = Iterator[T]
-SplitName: TypeAlias = str
-MetricName: TypeAlias = str
+SplitName: TypeAlias = str  # "train", "dev", "test" or "unseen".
 ClassName: TypeAlias = str
 ModelInput: TypeAlias = str  # Argument of a model's forward pass, such as "input_ids".
 Digest: TypeAlias = str  # Hexadecimal digits of a hash.

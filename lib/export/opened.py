@@ -21,7 +21,7 @@ from lib.core.names import Absent, Refused
 from lib.core.spec import Spec, make_spec_from_json
 from lib.core.steps import STEPS
 from lib.core.store import Run, Store
-from lib.core.types import ExperimentSize
+from lib.core.types import ProfileName
 from lib.data import Task
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ DIGEST = re.compile(r"[0-9a-f]{6,}(/\d+)?")
 
 def open_finished_run(
     run_or_notebook_name: str,
-    profile: ExperimentSize = "toy",
+    profile: ProfileName = "toy",
     remake_if_weights_missing: bool = False,
     **row_labels: Any,
 ) -> OpenedRun:
@@ -159,7 +159,7 @@ def open_finished_run(
 
 
 def find_spec_by_labels(
-    notebook_id: str, profile: ExperimentSize, row_labels: dict[str, Any]
+    notebook_id: str, profile: ProfileName, row_labels: dict[str, Any]
 ) -> Spec:
     """Return the one Spec in a notebook's list of runs that has the given labels.
 

@@ -25,7 +25,7 @@ from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import ResultRow
 from lib.core.spec import Spec
 from lib.core.store import Run
-from lib.core.types import ExperimentSize, Json, MetricName, ModelName, Points, TaskName
+from lib.core.types import Json, MetricName, ModelName, Points, ProfileName, TaskName
 from lib.methods import (
     METHODS,
     import_method,
@@ -70,7 +70,7 @@ seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 
 def uniformly_pruned_student_spec(
-    profile: ExperimentSize, task: TaskName, width_in_twelfths: int
+    profile: ProfileName, task: TaskName, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned without a ranking.
 
@@ -94,13 +94,13 @@ def uniformly_pruned_student_spec(
 
 
 def finetuned_full_width_spec(
-    profile: ExperimentSize, task: TaskName, unused_width: int
+    profile: ProfileName, task: TaskName, unused_width: int
 ) -> Spec:
     return grids.teacher_spec(profile, task)
 
 
 def distilled_full_width_spec(
-    profile: ExperimentSize, task: TaskName, unused_width: int
+    profile: ProfileName, task: TaskName, unused_width: int
 ) -> Spec:
     """Return the Spec (description of a run) of an unpruned model trained as a student.
 
@@ -114,7 +114,7 @@ def distilled_full_width_spec(
 
 
 def student_pruned_by_module_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     flops_budget_in_twelfths: int,
     methods_module_name: str,
@@ -161,7 +161,7 @@ RECIPES = import_module_of_each_paper("recipes")
 
 
 def searched_ghost_student_spec(
-    profile: ExperimentSize, task: TaskName, flops_budget_in_twelfths: int
+    profile: ProfileName, task: TaskName, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a student that combines two papers.
 
@@ -185,7 +185,7 @@ def searched_ghost_student_spec(
 
 
 def layer_mix_student_spec(
-    profile: ExperimentSize, task: TaskName, width_in_twelfths: int
+    profile: ProfileName, task: TaskName, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned student with a layer mix.
 
@@ -203,7 +203,7 @@ def layer_mix_student_spec(
 
 
 def single_stage_ghost_student_spec(
-    profile: ExperimentSize, task: TaskName, width_in_twelfths: int
+    profile: ProfileName, task: TaskName, width_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a ghost student distilled in one stage.
 
@@ -316,7 +316,7 @@ OWN = tuple(name for name in S.OWN if name in TABLE)
 
 
 def list_flops_budgets_in_twelfths(
-    profile: ExperimentSize, method_name: MethodName, chosen_budgets: Sequence[int] = ()
+    profile: ProfileName, method_name: MethodName, chosen_budgets: Sequence[int] = ()
 ) -> Sequence[int]:
     """Return the FLOPs budgets at which a compression method has a model.
 
@@ -348,7 +348,7 @@ def list_flops_budgets_in_twelfths(
 
 
 def count_method_flops(
-    profile: ExperimentSize,
+    profile: ProfileName,
     method_name: MethodName,
     flops_budget_in_twelfths: int,
     searched_architecture: KeptIndices | None = None,
@@ -400,7 +400,7 @@ def list_kept_widths_of_layers(
 
 
 def explain_unplanned_parameter_count(
-    profile: ExperimentSize,
+    profile: ProfileName,
     method_name: MethodName,
     flops_budget_in_twelfths: int,
     trained_parameter_count: float,
@@ -438,7 +438,7 @@ def explain_unplanned_parameter_count(
 
 
 def explain_models_left_out_of_comparison(
-    runs_frame: pd.DataFrame, profile: ExperimentSize
+    runs_frame: pd.DataFrame, profile: ProfileName
 ) -> dict[tuple[TaskName, ModelName], Reason]:
     """Return {(task, model): why} of trained models that have another size than
     planned.
@@ -564,7 +564,7 @@ def select_and_label_model_runs(runs_frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_method_comparison_table(
-    runs_frame: pd.DataFrame, profile: ExperimentSize
+    runs_frame: pd.DataFrame, profile: ProfileName
 ) -> pd.DataFrame:
     """Return a table that compares compression methods: a line for each model and task.
 
@@ -642,7 +642,7 @@ class ModelCosts(NamedTuple):
 
 
 def count_model_costs(
-    profile: ExperimentSize,
+    profile: ProfileName,
     run_row: ResultRow,
     searched_architecture: KeptIndices | None,
 ) -> ModelCosts:

@@ -32,10 +32,10 @@ from lib.core.spec import Spec
 from lib.core.types import (
     Digest,
     EncoderFamily,
-    ExperimentSize,
     Json,
     ModelName,
     ProfileDefault,
+    ProfileName,
     Seed,
     TaskName,
     TokenCount,
@@ -190,7 +190,7 @@ PARAMETERS = (
 )
 
 
-def find_profile_settings(profile: ExperimentSize) -> SimpleNamespace:
+def find_profile_settings(profile: ProfileName) -> SimpleNamespace:
     """Return the settings of a profile, which is a size of experiment.
 
     They are attributes: name, source (of its data sets, such as "glue"), about (a line
@@ -222,7 +222,7 @@ def checkpoint_spec(checkpoint_name: str) -> Spec:
     )
 
 
-def list_encoder_families(profile: ExperimentSize) -> tuple[EncoderFamily, ...]:
+def list_encoder_families(profile: ProfileName) -> tuple[EncoderFamily, ...]:
     """Return the families of encoders of an experiment, such as ("bert", "roberta").
 
     For a user's own encoder it is the family of that encoder, or "bert" where no paper
@@ -236,7 +236,7 @@ def list_encoder_families(profile: ExperimentSize) -> tuple[EncoderFamily, ...]:
     return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
 
 
-def get_encoder_display_name(profile: ExperimentSize) -> str:
+def get_encoder_display_name(profile: ProfileName) -> str:
     """Return the name of an experiment's encoder on report pages, such as "MiniLM".
 
     Where the settings have no name for it, it is "the encoder of toy" or the like.
@@ -246,7 +246,7 @@ def get_encoder_display_name(profile: ExperimentSize) -> str:
 
 
 @cache_results_while_enabled
-def backbone_spec(profile: ExperimentSize, family: EncoderFamily = "bert") -> Spec:
+def backbone_spec(profile: ProfileName, family: EncoderFamily = "bert") -> Spec:
     """Return the Spec (description of a run) of an experiment's pre-trained encoder.
 
     All its models start from this encoder. A user's own encoder replaces it, whatever
@@ -274,9 +274,7 @@ def backbone_spec(profile: ExperimentSize, family: EncoderFamily = "bert") -> Sp
 
 
 @cache_results_while_enabled
-def checkpoint_or_user_encoder_spec(
-    profile: ExperimentSize, checkpoint_name: str
-) -> Spec:
+def checkpoint_or_user_encoder_spec(profile: ProfileName, checkpoint_name: str) -> Spec:
     """Return the Spec (description of a run) that takes a published checkpoint.
 
     A user's own encoder takes the place of any checkpoint. Raises Refused for an
@@ -309,9 +307,7 @@ def untrained_toy_encoder_spec() -> Spec:
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
-def find_encoder_shape(
-    profile: ExperimentSize, family: EncoderFamily = "bert"
-) -> Shape:
+def find_encoder_shape(profile: ProfileName, family: EncoderFamily = "bert") -> Shape:
     """Return the Shape of an experiment's encoder, such as its layers and heads.
 
     Costs and widths are computed from it, without loading the model. Raises Refused for
@@ -364,7 +360,7 @@ class ProfileWithUserData(str):
 
     def __new__(
         cls,
-        profile: ExperimentSize,
+        profile: ProfileName,
         data: UserDataText = "",
         model: EncoderFolder = "",
         length: TokenCount = 0,
@@ -444,11 +440,11 @@ class ProfileWithUserData(str):
 
 
 def make_profile_with_user_data(
-    profile: ExperimentSize,
+    profile: ProfileName,
     data: UserDataText = "",
     model: EncoderFolder = "",
     length: TokenCount = 0,
-) -> ExperimentSize:
+) -> ProfileName:
     """Return a ProfileWithUserData if data, model or length are given, else the name
     alone.
 
@@ -464,7 +460,7 @@ def make_profile_with_user_data(
     return profile
 
 
-def find_truncation_length(profile: ExperimentSize) -> TokenCount:
+def find_truncation_length(profile: ProfileName) -> TokenCount:
     """Return the number of tokens to which an experiment cuts its rows.
 
     It is the number that a user chose for own data, or else that of the profile.
@@ -476,7 +472,7 @@ def find_truncation_length(profile: ExperimentSize) -> TokenCount:
 
 def find_profile_of_parameters(
     notebook_parameters: Mapping[ParameterName, Any],
-) -> ExperimentSize:
+) -> ProfileName:
     """Return the profile that the parameters of a notebook name.
 
     A profile is an experiment's size, such as "mini". Where the parameters `data` (a
@@ -494,7 +490,7 @@ def find_profile_of_parameters(
     )
 
 
-def get_notebook_parameters(profile: ExperimentSize) -> dict[ParameterName, Any]:
+def get_notebook_parameters(profile: ProfileName) -> dict[ParameterName, Any]:
     """Return {parameter: value} by which a notebook is run for a profile.
 
     The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
@@ -510,7 +506,7 @@ def get_notebook_parameters(profile: ExperimentSize) -> dict[ParameterName, Any]
     return parameters
 
 
-def format_profile_as_command_options(profile: ExperimentSize) -> list[str]:
+def format_profile_as_command_options(profile: ProfileName) -> list[str]:
     """Return command-line options that name a profile, such as ["--profile mini"].
 
     They also name a user's own data and encoder, quoted for a shell. Messages show the
@@ -526,7 +522,7 @@ def format_profile_as_command_options(profile: ExperimentSize) -> list[str]:
 
 
 def get_attribute_of_profile_with_user_data(
-    profile: ExperimentSize, attribute_name: DataModelOrTaskTitle
+    profile: ProfileName, attribute_name: DataModelOrTaskTitle
 ) -> str:
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
 
@@ -537,7 +533,7 @@ def get_attribute_of_profile_with_user_data(
     return getattr(profile, attribute_name, "")
 
 
-def describe_user_data_and_model(profile: ExperimentSize) -> list[Sentence]:
+def describe_user_data_and_model(profile: ProfileName) -> list[Sentence]:
     """Return sentences for a report page on the user's own data and encoder.
 
     The first one names them, and also stands in captions. Others say how many rows the
@@ -569,7 +565,7 @@ def describe_user_data_and_model(profile: ExperimentSize) -> list[Sentence]:
     return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
-def digest_user_data_and_model(profile: ExperimentSize) -> list[Digest]:
+def digest_user_data_and_model(profile: ProfileName) -> list[Digest]:
     """Return digests of a user's own data and encoder, as [data, encoder].
 
     A third digest is that of the data's test rows, if there are any. A digest is ""
@@ -590,7 +586,7 @@ def digest_user_data_and_model(profile: ExperimentSize) -> list[Digest]:
     return digests
 
 
-def list_user_data_warnings(profile: ExperimentSize) -> list[Sentence]:
+def list_user_data_warnings(profile: ProfileName) -> list[Sentence]:
     """Return sentences that warn of problems in a user's own data.
 
     They stand beside any advice on which compression method to take. The list is empty
@@ -607,7 +603,7 @@ def list_user_data_warnings(profile: ExperimentSize) -> list[Sentence]:
 
 def limit_user_data_row_counts(
     user_data: UserDataText,
-    profile: ExperimentSize,
+    profile: ProfileName,
     requested_training_row_count: int | ProfileDefault,
     requested_held_out_row_count: int,
 ) -> TrainingAndHeldOutRowCounts:
@@ -636,10 +632,10 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def select_tasks(
-    profile: ExperimentSize,
+    profile: ProfileName,
     chosen_tasks: Sequence[TaskName] = (),
     *,
-    tasks_by_profile: Mapping[ExperimentSize, Sequence[TaskName]],
+    tasks_by_profile: Mapping[ProfileName, Sequence[TaskName]],
 ) -> tuple[TaskName, ...]:
     """Return the tasks of a report page: the chosen ones, or those of the profile.
 
@@ -665,10 +661,10 @@ def select_tasks(
 
 
 def select_seeds(
-    profile: ExperimentSize,
+    profile: ProfileName,
     chosen_seeds: Sequence[Seed] = (),
     *,
-    seeds_by_profile: Mapping[ExperimentSize, Sequence[Seed]],
+    seeds_by_profile: Mapping[ProfileName, Sequence[Seed]],
 ) -> tuple[Seed, ...]:
     """Return the seeds of a report page: the chosen ones, or those of the profile.
 
@@ -703,7 +699,7 @@ def select_values_by_label(
 
 
 def find_data_source_name(
-    profile: ExperimentSize, task: TaskName
+    profile: ProfileName, task: TaskName
 ) -> Literal["toy", "glue", "squad", "senteval", "treebank"]:
     """Return the name of the source from which an experiment takes the data of a task.
 
@@ -721,7 +717,7 @@ def find_data_source_name(
 
 
 def make_profile_data_descriptor(
-    profile: ExperimentSize, task: TaskName
+    profile: ProfileName, task: TaskName
 ) -> DataDescriptor:
     """Return a dict that says which rows of a task an experiment of this size uses.
 
@@ -738,7 +734,7 @@ def make_profile_data_descriptor(
 
 @cache_results_while_enabled
 def make_training_data_descriptor(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     training_row_count: int | AllTrainingRows,
     held_out_row_count: int = 0,
@@ -778,11 +774,11 @@ def make_training_data_descriptor(
 
 
 def make_common_run_arguments(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     data_descriptor: DataDescriptor | ProfileDefault = None,
     /,
-    passage_window_settings_by_profile: Mapping[ExperimentSize, Span] = SPAN,
+    passage_window_settings_by_profile: Mapping[ProfileName, Span] = SPAN,
     **further_arguments: Any,
 ) -> RunArguments:
     """Return the arguments that all runs on a task share, to put into their Specs.
@@ -811,7 +807,7 @@ def make_common_run_arguments(
     return further_arguments | task_args
 
 
-def find_user_data_passage_window_settings(profile: ExperimentSize) -> Span | None:
+def find_user_data_passage_window_settings(profile: ProfileName) -> Span | None:
     """Return how passages of a user's own data are cut into windows, as a Span.
 
     It is None where the data are not questions on passages, and for the papers' own
@@ -823,7 +819,7 @@ def find_user_data_passage_window_settings(profile: ExperimentSize) -> Span | No
     return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
-def adapt_options_to_user_data(profile: ExperimentSize, options: Options) -> Options:
+def adapt_options_to_user_data(profile: ProfileName, options: Options) -> Options:
     """Return the settings of a training or a ranking, adapted to a user's own data.
 
     A ranking is that of heads and neurons before pruning. Texts are cut to the number
@@ -860,7 +856,7 @@ def measure_flops_per_second() -> float:
 
 
 def make_run_time_estimator(
-    profile: ExperimentSize,
+    profile: ProfileName,
 ) -> Callable[[Spec, Json], CoreSeconds] | None:
     """Return a function that estimates how long a run on a user's own data takes.
 
@@ -932,9 +928,9 @@ def make_latency_arguments(
 
 
 def find_passage_window_settings(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
-    passage_window_settings_by_profile: Mapping[ExperimentSize, Span] = SPAN,
+    passage_window_settings_by_profile: Mapping[ProfileName, Span] = SPAN,
 ) -> Span | None:
     """Return how the passages of a question-answering task are cut into windows.
 
@@ -953,11 +949,11 @@ def find_passage_window_settings(
 
 @cache_results_while_enabled
 def teacher_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     family: EncoderFamily = "bert",
     train: Train | ProfileDefault = None,
-    passage_window_settings_by_profile: Mapping[ExperimentSize, Span] = SPAN,
+    passage_window_settings_by_profile: Mapping[ProfileName, Span] = SPAN,
 ) -> Spec:
     """Return the Spec (description of a run) that fine-tunes an encoder on a task.
 
@@ -981,7 +977,7 @@ def teacher_spec(
 
 
 def augmented_rows_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     data_descriptor: DataDescriptor | ProfileDefault = None,
 ) -> Spec:
@@ -1005,7 +1001,7 @@ def augmented_rows_spec(
 
 
 def select_score_columns_by_task(
-    profile: ExperimentSize, printed_columns: Collection[MetricColumn] = ()
+    profile: ProfileName, printed_columns: Collection[MetricColumn] = ()
 ) -> dict[TaskName, tuple[MetricColumn, ...]]:
     """Return {task: Columns}, the metrics that a table of scores has for each task.
 
@@ -1072,10 +1068,8 @@ def list_distillations_of_students(student_rows: Iterable[Row]) -> list[Row]:
 
 
 def list_rows_of_models(
-    profile: ExperimentSize,
-    spec_function_by_model: Mapping[
-        ModelName, Callable[[ExperimentSize, TaskName], Spec]
-    ],
+    profile: ProfileName,
+    spec_function_by_model: Mapping[ModelName, Callable[[ProfileName, TaskName], Spec]],
     tasks: Iterable[TaskName],
     seeds: Iterable[Seed],
     **further_labels: Any,

@@ -14,14 +14,14 @@ from typing import Literal, TypeAlias
 
 from lib.core.options import Ghost, SurgeryOperation, Train
 from lib.core.spec import Spec, to_plain_json
-from lib.core.types import ExperimentSize, TaskName
+from lib.core.types import ProfileName, TaskName
 from lib.papers import grids, students
 
 TOKENS = 128  # FLOPs are counted for one sentence of this number of tokens.
 # f(profile, task, budget) -> Spec, the description of a run that trains a student. The
 # budget is in twelfths of the whole model's FLOPs, as BERT-base has twelve heads.
 FlopsInTwelfths: TypeAlias = int
-SpecMaker = Callable[[ExperimentSize, TaskName, FlopsInTwelfths], Spec]
+SpecMaker = Callable[[ProfileName, TaskName, FlopsInTwelfths], Spec]
 MethodKind: TypeAlias = Literal["whole", "paper", "control", "combination"]
 
 
@@ -54,13 +54,13 @@ class CompressionMethod:
     make_spec: SpecMaker
     kept_parts: str = "width"
     has_single_model: bool = False
-    count_flops: Callable[[ExperimentSize], int] | None = None
-    count_added_flops: Callable[[ExperimentSize], int] | None = None
-    find_least_flops_share: Callable[[ExperimentSize], float] | None = None
+    count_flops: Callable[[ProfileName], int] | None = None
+    count_added_flops: Callable[[ProfileName], int] | None = None
+    find_least_flops_share: Callable[[ProfileName], float] | None = None
 
 
 def compressed_student_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     pruning_operation: SurgeryOperation,
     ghost_options: Ghost | None = None,
@@ -92,8 +92,8 @@ def compressed_student_spec(
 
 
 def make_single_stage_train_settings(
-    train_settings_by_profile: Mapping[ExperimentSize, Train],
-    profile: ExperimentSize,
+    train_settings_by_profile: Mapping[ProfileName, Train],
+    profile: ProfileName,
     task: TaskName,
     ghost_options: Ghost | None = None,
 ) -> Train:
@@ -119,7 +119,7 @@ def make_single_stage_train_settings(
 
 
 def searched_student_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     flops_budget_in_twelfths: int,
     make_search_spec: SpecMaker,
@@ -142,7 +142,7 @@ def searched_student_spec(
 
 
 def quantised_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     flops_budget_in_twelfths: int,
     make_trained_spec: SpecMaker,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from lib.core import disk
 from lib.core.names import check_known_name
 from lib.core.paths import PUBLISHED
-from lib.core.types import ExperimentSize
+from lib.core.types import ProfileName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,7 +254,7 @@ def read_inconsistent_printed_values(
 
 def read_deviation_sentences_by_profile(
     paper: PaperFolderName, toml_table_name: str = "pages"
-) -> dict[ExperimentSize, list[Sentence]]:
+) -> dict[ProfileName, list[Sentence]]:
     """Return what our experiments do differently from a paper, for its report pages.
 
     The result is {profile: sentences}, where a profile is a size of experiment, "toy",

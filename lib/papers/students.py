@@ -16,7 +16,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Distil, Ghost, Importance, SurgeryOperation, Targets, Train
 from lib.core.spec import Spec, to_plain_json
-from lib.core.types import EncoderFamily, ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import EncoderFamily, Json, ProfileDefault, ProfileName, TaskName
 from lib.papers import grids
 from lib.papers.grids import (
     LABELS,
@@ -49,7 +49,7 @@ def count_heads_of_paper_model(family: EncoderFamily = "bert") -> int:
 
 
 def scale_kept_head_count(
-    profile: ExperimentSize,
+    profile: ProfileName,
     kept_heads_of_paper_model: int,
     family: EncoderFamily = "bert",
 ) -> int:
@@ -82,7 +82,7 @@ def scale_kept_head_count(
 
 
 def select_possible_widths(
-    profile: ExperimentSize, widths_in_twelfths: Sequence[int]
+    profile: ProfileName, widths_in_twelfths: Sequence[int]
 ) -> tuple[int, ...]:
     """Return those widths at which an encoder keeps a whole number of heads.
 
@@ -111,7 +111,7 @@ class StudentPlan(NamedTuple):
 
 
 def plan_student_surgery(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
@@ -175,7 +175,7 @@ def adapt_train_settings_to_ghosts(
 
 @cache_results_while_enabled
 def finetuned_student_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     initial_model: Spec,
     ghost_options: Ghost | None = None,
@@ -204,7 +204,7 @@ def finetuned_student_spec(
 
 
 def make_distillation_settings(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     learning_rate: float | ProfileDefault = None,
     epoch_factor: int = 1,
@@ -223,7 +223,7 @@ def make_distillation_settings(
 
 
 def untrained_student_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
@@ -246,7 +246,7 @@ def untrained_student_spec(
 
 @cache_results_while_enabled
 def student_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
@@ -325,7 +325,7 @@ def student_spec(
 
 @cache_results_while_enabled
 def student_trained_on_labels_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,

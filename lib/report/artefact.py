@@ -43,7 +43,7 @@ from lib.core.execute import read_commit_hash_as_dict
 from lib.core.papers import find_paper_name_of_notebook
 from lib.core.rows import Row, format_kept_head_fraction
 from lib.core.store import Store
-from lib.core.types import ExperimentSize
+from lib.core.types import ProfileName
 from lib.papers import grids
 from lib.report import plot, site, tables
 from lib.report.tables import (
@@ -130,7 +130,7 @@ class Page:
     score_range_sentence: str = ""
 
     @cached_property
-    def profile(self) -> ExperimentSize:
+    def profile(self) -> ProfileName:
         """Return the notebook's profile, the size of its experiments, such as "toy".
 
         The notebook lists its experiments for this profile. If its parameters name a
@@ -272,7 +272,7 @@ class Page:
         return runs
 
     def expand_rows_to_planned_seeds(
-        self, rows: Sequence[Row], profile: ExperimentSize
+        self, rows: Sequence[Row], profile: ProfileName
     ) -> Sequence[Row]:
         """Return experiments, each repeated at the seeds that were planned for it.
 
@@ -496,7 +496,7 @@ class Page:
     def show_verdicts_and_write_json(
         self,
         further_verdicts: Iterable[Verdict] = (),
-        *deviations_by_profile: Mapping[ExperimentSize, Sequence[str]],
+        *deviations_by_profile: Mapping[ProfileName, Sequence[str]],
         claim_ids: Iterable[str] | None = None,
         answer_sentences: Iterable[str] = (),
     ) -> None:
@@ -616,7 +616,7 @@ class Page:
 
 
 def describe_score_range(
-    grid_rows: Sequence[Row], runs_frame: pd.DataFrame, profile: ExperimentSize
+    grid_rows: Sequence[Row], runs_frame: pd.DataFrame, profile: ProfileName
 ) -> str:
     """Return a sentence on the lowest and the highest score, for a page's answer.
 

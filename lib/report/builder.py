@@ -25,7 +25,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store, print_once
-from lib.core.types import ContextYield, Digest, ExperimentSize
+from lib.core.types import ContextYield, Digest, ProfileName
 from lib.report import equation, front, verdicts
 
 if TYPE_CHECKING:
@@ -497,7 +497,7 @@ def convert_to_html(
 
 
 def find_previous_and_next_pages(
-    notebook_id: str, profile: ExperimentSize
+    notebook_id: str, profile: ProfileName
 ) -> list[PageIdAndTitle | None]:
     """Return [previous page, next page] of a notebook's page, for the links at its end.
 

@@ -22,7 +22,7 @@ from lib.claims import evidence, judging, lists, notebook, planned, words
 from lib.core import paths
 from lib.core.papers import find_notebook_path
 from lib.core.store import Run
-from lib.core.types import ExperimentSize, Json
+from lib.core.types import Json, ProfileName
 from lib.papers import frontier
 from lib.papers.published import PointsByRow
 from lib.report import plot, verdicts
@@ -211,7 +211,7 @@ def format_score_with_interval(
     return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
 
 
-def find_finished_notebook_runs(notebook_id: str, profile: ExperimentSize) -> Runs:
+def find_finished_notebook_runs(notebook_id: str, profile: ProfileName) -> Runs:
     """Return the finished runs of a notebook's experiments, to plot them elsewhere.
 
     No run is made. The result, a Runs, has their labels and metrics and can compare
@@ -228,7 +228,7 @@ def find_finished_notebook_runs(notebook_id: str, profile: ExperimentSize) -> Ru
     return Runs(frame, frame[:0], profile, notebook_id)
 
 
-def make_frontier_table(profile: ExperimentSize) -> pd.DataFrame:
+def make_frontier_table(profile: ProfileName) -> pd.DataFrame:
     """Return a DataFrame of the score and costs of each model on each task.
 
     The columns are task, model, method (of compression), kind (of method: "paper",

@@ -17,7 +17,7 @@ from lib.claims.words import Verdict, format_verdict_word_counts
 from lib.core import paths
 from lib.core.names import Refused
 from lib.core.papers import find_paper_name_of_notebook, list_papers_by_name
-from lib.core.types import ExperimentSize, Json
+from lib.core.types import Json, ProfileName
 from lib.report import verdicts
 
 if TYPE_CHECKING:  # The index and the listing of runs avoid the slow import of pandas.
@@ -68,7 +68,7 @@ def find_index_heading_of_page(notebook_id: str) -> str:
     )
 
 
-def list_notebook_ids_in_index(profile: ExperimentSize) -> list[str]:
+def list_notebook_ids_in_index(profile: ProfileName) -> list[str]:
     """Return the ids of the notebooks that have a page at a profile, in index order.
 
     The index lists pages paper by paper. Only committed notebooks count. A notebook

@@ -30,7 +30,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.types import ContextYield, ExperimentSize, Json
+from lib.core.types import ContextYield, Json, ProfileName
 from lib.papers import grids
 from lib.report import front, verdicts
 from lib.report.builder import (
@@ -74,7 +74,7 @@ class Report:
 
     def __init__(
         self,
-        profile: ExperimentSize,
+        profile: ProfileName,
         parameter_values: notebook.ParameterValues,
         rows_by_variable_by_notebook: Mapping[Path, dict[str, list[Row]]],
         errors_by_notebook: Mapping[Path, Exception],
@@ -330,7 +330,7 @@ def describe_main_results_of_notebooks(notebook_pattern: str) -> list[str]:
 
 
 def write_page_index_of_profile(
-    profile: ExperimentSize,
+    profile: ProfileName,
     builders: Sequence[PageBuilder] = (),
     is_command_running: bool = False,
 ) -> None:
@@ -375,7 +375,7 @@ def write_page_index_of_profile(
 
 
 def write_placeholder_page(
-    builder: PageBuilder, profile: ExperimentSize, title: str
+    builder: PageBuilder, profile: ProfileName, title: str
 ) -> None:
     """Write a placeholder for a notebook's HTML page that does not exist yet.
 
@@ -399,7 +399,7 @@ def write_placeholder_page(
 
 
 def make_index_entry(
-    builder: PageBuilder, profile: ExperimentSize, is_command_running: bool
+    builder: PageBuilder, profile: ProfileName, is_command_running: bool
 ) -> IndexEntry:
     """Return {field: value} of a notebook's entry in the index of pages.
 

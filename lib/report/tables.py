@@ -22,7 +22,7 @@ from lib.claims.words import JudgingInputs, explain_model_that_learned_little
 from lib.core.rows import ExperimentOutcome, Row, format_kept_head_fraction
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.core.types import ExperimentSize, ModelName, TaskName
+from lib.core.types import ModelName, ProfileName, TaskName
 from lib.data.unseen import LONG
 from lib.papers import grids
 from lib.stats import compare
@@ -82,7 +82,7 @@ EstimateBySourceAndGroup: TypeAlias = dict[tuple[str, Any], Estimate]
 class SourceFrame(NamedTuple):
     source: str  # Where the numbers come from, such as "recorded, mini".
     frame: pd.DataFrame
-    profile: ExperimentSize
+    profile: ProfileName
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Runs:
 
     current: pd.DataFrame
     recorded: pd.DataFrame
-    profile: ExperimentSize
+    profile: ProfileName
     notebook_id: str = ""
 
     def select_runs(self, **labels: Any) -> "Runs":
@@ -122,7 +122,7 @@ class Runs:
             recorded=select_rows_with_labels(self.recorded),
         )
 
-    def find_result_frame(self, profile: ExperimentSize) -> pd.DataFrame:
+    def find_result_frame(self, profile: ProfileName) -> pd.DataFrame:
         """Return the table of results at a profile, the size of the experiments.
 
         For the page's own profile it is the table of the page's own results, and for
@@ -290,7 +290,7 @@ class Runs:
         model_name: ModelName,
         baseline: ModelName,
         columns_by_task: dict[TaskName, tuple[MetricColumn, ...]],
-        profile: ExperimentSize,
+        profile: ProfileName,
     ) -> Estimate | None:
         """Return the score of one model minus that of another, paired by seed.
 
@@ -316,7 +316,7 @@ class Runs:
         method_frame: pd.DataFrame,
         baseline_frame: pd.DataFrame,
         columns_by_task: dict[TaskName, tuple[MetricColumn, ...]],
-        profile: ExperimentSize,
+        profile: ProfileName,
     ) -> Estimate | None:
         """Return the score in one frame minus that in another, paired by seed.
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 from lib.core.spec import Spec
-from lib.core.types import ExperimentSize, TaskName
+from lib.core.types import ProfileName, TaskName
 from lib.papers import students
 from lib.papers.bermo import recipes
 from lib.papers.points import CompressionMethod, make_single_stage_train_settings
@@ -17,7 +17,7 @@ METHOD = "Magnitude"
 
 
 def magnitude_fine_pruned_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     kept_weights_in_twelfths: int,
     model_name: Literal["BERT", "BERMo"],

@@ -15,7 +15,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Share, Targets, Train
 from lib.core.spec import Spec
-from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import Json, ProfileDefault, ProfileName, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.bermo.options import Mix, Prune
@@ -67,8 +67,8 @@ PruningMethodName: TypeAlias = Literal["Magnitude", "L0", "Movement", "Soft Move
 
 
 def find_setting(
-    values_by_profile: Mapping[ExperimentSize, Mapping[TaskName, Value]],
-    profile: ExperimentSize,
+    values_by_profile: Mapping[ProfileName, Mapping[TaskName, Value]],
+    profile: ProfileName,
     task: TaskName,
     setting_name_in_errors: str,
 ) -> Value:
@@ -93,9 +93,7 @@ def find_setting(
     return by_task[task if task in by_task else ""]
 
 
-def make_bermo_data_descriptor(
-    profile: ExperimentSize, task: TaskName
-) -> DataDescriptor:
+def make_bermo_data_descriptor(profile: ProfileName, task: TaskName) -> DataDescriptor:
     """Return the dict that says on which rows of a task all BERMo runs are trained.
 
     It has the keys of `lib.data.make_data_descriptor`, such as "source" and "task" of
@@ -111,7 +109,7 @@ def make_bermo_data_descriptor(
 
 
 def make_bermo_run_arguments(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model_name: BermoModelName,
     **further_arguments: Any,
@@ -143,8 +141,8 @@ def make_bermo_run_arguments(
 
 
 def make_train_settings(
-    settings_by_profile: Mapping[ExperimentSize, Train],
-    profile: ExperimentSize,
+    settings_by_profile: Mapping[ProfileName, Train],
+    profile: ProfileName,
     task: TaskName,
     **training_changes: Any,
 ) -> Train:
@@ -166,7 +164,7 @@ def make_train_settings(
 
 @cache_results_while_enabled
 def unpruned_model_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model_name: BermoModelName = "BERT",
     layer_mix_normalisation: Literal[
@@ -228,7 +226,7 @@ def compute_warmup_share(warmup_steps: int, total_steps: int) -> float:
 
 
 def make_pruning_settings(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model_name: BermoModelName = "BERT",
     method: PruningMethodName = "Movement",
@@ -309,7 +307,7 @@ def make_pruning_settings(
 
 @cache_results_while_enabled
 def pruned_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model_name: BermoModelName = "BERT",
     method: PruningMethodName = "Movement",

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from lib.core.spec import Spec
-from lib.core.types import ExperimentSize, TaskName
+from lib.core.types import ProfileName, TaskName
 from lib.papers.efficientbert import recipes
 from lib.papers.efficientbert.options import NetworkName
 from lib.papers.efficientbert.search.net import count_macs_per_token
@@ -20,7 +20,7 @@ from lib.papers.points import (
 
 
 def published_network_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     unused_width: int,
     network_name: NetworkName,
@@ -45,7 +45,7 @@ def published_network_spec(
     )
 
 
-def count_network_flops(profile: ExperimentSize, network_name: NetworkName) -> int:
+def count_network_flops(profile: ProfileName, network_name: NetworkName) -> int:
     net = recipes.scale_network_to_profile(network_name, profile)
     return 2 * TOKENS * count_macs_per_token(net) + 2 * net.hidden**2
 

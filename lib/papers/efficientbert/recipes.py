@@ -21,7 +21,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import check_known_name
 from lib.core.options import Span, Train
 from lib.core.spec import Spec
-from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import Json, ProfileDefault, ProfileName, TaskName
 from lib.data import texts
 from lib.papers import grids, published
 from lib.papers.efficientbert.options import (
@@ -156,7 +156,7 @@ DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
 
-def find_proxy_task(profile: ExperimentSize) -> TaskName:
+def find_proxy_task(profile: ProfileName) -> TaskName:
     """Return the task on which an architecture search trains and scores its candidates.
 
     It is one task in place of all tasks, such as "SST-2" at mini, or that of a user's
@@ -192,9 +192,7 @@ def find_network(network_name_or_formula: str) -> Net:
     return NETS[network_name_or_formula]
 
 
-def scale_network_to_profile(
-    network_name_or_formula: str, profile: ExperimentSize
-) -> Net:
+def scale_network_to_profile(network_name_or_formula: str, profile: ProfileName) -> Net:
     """Return a published network as a Net, made smaller for a small experiment.
 
     A Net describes a small BERT whose feed-forward networks have searched formulas and
@@ -222,7 +220,7 @@ def scale_network_to_profile(
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 
-def list_embedding_sizes(profile: ExperimentSize) -> EmbeddingSizes:
+def list_embedding_sizes(profile: ProfileName) -> EmbeddingSizes:
     """Return the sizes outside the layers that a count of parameters needs.
 
     They are {"vocab", "positions", "types": rows of the three embedding tables,
@@ -239,7 +237,7 @@ def list_embedding_sizes(profile: ExperimentSize) -> EmbeddingSizes:
     )
 
 
-def find_parameter_count_bounds(profile: ExperimentSize) -> LeastAndMostParameters:
+def find_parameter_count_bounds(profile: ProfileName) -> LeastAndMostParameters:
     """Return (least, most) parameters that a network of the search may have.
 
     The numbers include the linear map from the network's hidden size to the teacher's.
@@ -268,7 +266,7 @@ WIKI = ", Wiki"
 
 
 def make_corpus_descriptor(
-    profile: ExperimentSize,
+    profile: ProfileName,
     document_count: int | ProfileDefault = None,
     corpus_name: CorpusName = TEXT,
 ) -> CorpusDescriptor:
@@ -290,7 +288,7 @@ def make_corpus_descriptor(
     )
 
 
-def make_short_corpus_descriptor(profile: ExperimentSize) -> CorpusDescriptor:
+def make_short_corpus_descriptor(profile: ProfileName) -> CorpusDescriptor:
     """Return the dict that says which short text a candidate of the search reads.
 
     A candidate is trained briefly on it before it is trained on its task. The dict is
@@ -303,7 +301,7 @@ def make_short_corpus_descriptor(profile: ExperimentSize) -> CorpusDescriptor:
 
 @cache_results_while_enabled
 def pretraining_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     net: Net,
     initial_model: Spec | RandomWeights = None,
     corpus: CorpusDescriptor | ProfileDefault = None,
@@ -337,7 +335,7 @@ def pretraining_spec(
 
 
 def pretrained_supernet_spec(
-    profile: ExperimentSize, corpus_name: CorpusName = TEXT
+    profile: ProfileName, corpus_name: CorpusName = TEXT
 ) -> Spec:
     """Describe the run that pre-trains the supernet, as a whole, on a text.
 
@@ -353,7 +351,7 @@ def pretrained_supernet_spec(
     )
 
 
-def search_stages_1_and_2_supernet_spec(profile: ExperimentSize) -> Spec:
+def search_stages_1_and_2_supernet_spec(profile: ProfileName) -> Spec:
     """Describe the run that pre-trains the supernet for search stages 1 and 2.
 
     The supernet is the largest network of the search space, from which the candidates
@@ -367,7 +365,7 @@ def search_stages_1_and_2_supernet_spec(profile: ExperimentSize) -> Spec:
 
 @cache_results_while_enabled
 def pretrained_network_spec(
-    profile: ExperimentSize, network_name: NetworkName, corpus_name: CorpusName = TEXT
+    profile: ProfileName, network_name: NetworkName, corpus_name: CorpusName = TEXT
 ) -> Spec:
     """Describe the run that pre-trains a published network on text.
 
@@ -412,7 +410,7 @@ def pretrained_network_spec(
 
 
 @cache_results_while_enabled
-def teacher_spec(profile: ExperimentSize, task: TaskName) -> Spec:
+def teacher_spec(profile: ProfileName, task: TaskName) -> Spec:
     """Describe the run that fine-tunes a task's teacher, from which all students learn.
 
     The teacher is the pre-trained encoder of the profile, BERT-base at "paper". The
@@ -426,8 +424,8 @@ def teacher_spec(profile: ExperimentSize, task: TaskName) -> Spec:
 
 
 def make_finetuning_settings(
-    settings_by_profile: Mapping[ExperimentSize, Train],
-    profile: ExperimentSize,
+    settings_by_profile: Mapping[ProfileName, Train],
+    profile: ProfileName,
     task: TaskName,
 ) -> Train:
     """Return the training settings of a task, such as epochs and learning rate.
@@ -449,7 +447,7 @@ def make_finetuning_settings(
 
 @cache_results_while_enabled
 def task_distillation_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     net: Net,
     initial_model: Spec | RandomWeights,
@@ -496,7 +494,7 @@ def task_distillation_spec(
 
 @cache_results_while_enabled
 def student_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model_name: NetworkName,
     corpus_name: CorpusName = TEXT,
@@ -534,7 +532,7 @@ def student_spec(
     )
 
 
-def make_subnetwork_options(profile: ExperimentSize) -> SubnetworkOptions:
+def make_subnetwork_options(profile: ProfileName) -> SubnetworkOptions:
     """Return which subnetworks of the supernet are trained in stage 3 of the search.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -553,7 +551,7 @@ def make_subnetwork_options(profile: ExperimentSize) -> SubnetworkOptions:
 
 
 def make_split_descriptor(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     training_row_count: int | AllRemainingRows,
     held_out_row_count: int,
@@ -579,7 +577,7 @@ def make_split_descriptor(
     )
 
 
-def stage_3_supernet_spec(profile: ExperimentSize) -> Spec:
+def stage_3_supernet_spec(profile: ProfileName) -> Spec:
     """Describe the run that trains the supernet of search stage 3 on several tasks.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -623,7 +621,7 @@ def stage_3_supernet_spec(profile: ExperimentSize) -> Spec:
 
 @cache_results_while_enabled
 def search_candidate_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     net: Net,
     inherits_from_supernet: bool = True,
     train: Train | ProfileDefault = None,
@@ -703,7 +701,7 @@ def read_printed_table(table_name: str) -> ScoreTable:
     )
 
 
-def replace_teacher_name_by_encoder_name(row_name: str, profile: ExperimentSize) -> str:
+def replace_teacher_name_by_encoder_name(row_name: str, profile: ProfileName) -> str:
     """Return the name by which a model is shown on pages of our results.
 
     It is the name in EfficientBERT's tables, except that "BERT_BASE (Teacher)" becomes
@@ -808,7 +806,7 @@ def latency_spec(
 
 
 def attention_maps_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     further_network_names: Iterable[NetworkName] = (),
 ) -> Spec:

@@ -17,7 +17,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import check_known_name, derive_seed
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
-from lib.core.types import ExperimentSize, Json, ProfileDefault, TaskName
+from lib.core.types import Json, ProfileDefault, ProfileName, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.efficientbert import recipes as efficientbert
@@ -53,7 +53,7 @@ DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert", "sea
 
 
 def make_search_space(
-    profile: ExperimentSize, stage: SearchStage
+    profile: ProfileName, stage: SearchStage
 ) -> spaces.SpaceDescriptor:
     """Return the set of networks that a stage of the search may evaluate, as JSON.
 
@@ -75,7 +75,7 @@ def make_search_space(
 
 
 def make_search_settings(
-    profile: ExperimentSize,
+    profile: ProfileName,
     stage: SearchStage,
     method: RandomCascadeOrEvolution | ProfileDefault = None,
     factor_on_candidate_count: int = 1,
@@ -103,7 +103,7 @@ def make_search_settings(
 
 
 def make_proxy_task_descriptor(
-    profile: ExperimentSize,
+    profile: ProfileName,
     training_row_count: int | AllRemainingRows,
     held_out_row_count: int,
 ) -> DataDescriptor:
@@ -125,13 +125,13 @@ def make_proxy_task_descriptor(
     )
 
 
-def find_base_network(profile: ExperimentSize) -> Net:
+def find_base_network(profile: ProfileName) -> Net:
     return efficientbert.scale_network_to_profile("Base Model", profile)
 
 
 @cache_results_while_enabled
 def search_stage_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     stage: SearchStage,
     method: RandomCascadeOrEvolution | ProfileDefault = None,
     factor_on_candidate_count: int = 1,
@@ -189,7 +189,7 @@ def search_stage_spec(
     return Spec("search", args, inputs)
 
 
-def supernet_with_searched_formulas_spec(profile: ExperimentSize, search: Spec) -> Spec:
+def supernet_with_searched_formulas_spec(profile: ProfileName, search: Spec) -> Spec:
     """Describe the run that trains a supernet for the last stage of a search.
 
     A supernet is a network whose leading parts are smaller networks with shared
@@ -242,7 +242,7 @@ def replace_network_by_searched_network(
 
 @cache_results_while_enabled
 def retraining_spec(
-    profile: ExperimentSize, task: TaskName, search: Spec, **training_changes: Any
+    profile: ProfileName, task: TaskName, search: Spec, **training_changes: Any
 ) -> Spec:
     """Describe the run that fully trains the network that a search found.
 
@@ -266,7 +266,7 @@ def retraining_spec(
 
 @cache_results_while_enabled
 def full_training_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     net: Net | None = None,
     search: Spec | None = None,
@@ -296,7 +296,7 @@ def full_training_spec(
 
 @cache_results_while_enabled
 def short_training_spec(
-    profile: ExperimentSize, net: Net, **training_changes: Any
+    profile: ProfileName, net: Net, **training_changes: Any
 ) -> Spec:
     """Describe the run that trains a network as briefly as the search does.
 
@@ -320,7 +320,7 @@ def short_training_spec(
 
 @cache
 def sample_stage_1_candidates(
-    profile: ExperimentSize, candidate_count: int | ProfileDefault = None
+    profile: ProfileName, candidate_count: int | ProfileDefault = None
 ) -> tuple[Net, ...]:
     """Return different random networks of search stage 1, always the same ones.
 

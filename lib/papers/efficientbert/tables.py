@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from lib.core.rows import Row
-from lib.core.types import Arrays, ExperimentSize, TaskName
+from lib.core.types import Arrays, ProfileName, TaskName
 from lib.papers.efficientbert import recipes as efficientbert
 from lib.papers.efficientbert.options import NetworkName
 from lib.stats import compare
@@ -39,7 +39,7 @@ class LastLayerOutputs(NamedTuple):
 
 
 def list_rows_of_attention_map_runs(
-    profile: ExperimentSize,
+    profile: ProfileName,
     tasks: Sequence[TaskName],
     seeds: Sequence[int],
     further_network_names: Sequence[NetworkName],

@@ -4,14 +4,14 @@ papers' methods."""
 
 from functools import partial
 
-from lib.core.types import ExperimentSize
+from lib.core.types import ProfileName
 from lib.papers import grids
 from lib.papers.ghostbert import recipes
 from lib.papers.points import CompressionMethod
 from lib.stats import cost
 
 
-def count_ghost_module_flops(profile: ExperimentSize) -> int:
+def count_ghost_module_flops(profile: ProfileName) -> int:
     """Return the FLOPs that ghost modules add to a pruned encoder, at any width.
 
     Ghost modules are GhostBERT's cheap convolutions. The FLOPs are those of one

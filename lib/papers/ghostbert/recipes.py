@@ -23,10 +23,10 @@ from lib.core.rows import PARTS, Row
 from lib.core.spec import Spec
 from lib.core.types import (
     EncoderFamily,
-    ExperimentSize,
     Json,
     ModelName,
     ProfileDefault,
+    ProfileName,
     Seed,
     TaskName,
 )
@@ -120,7 +120,7 @@ swept_seeds = partial(grids.select_seeds, seeds_by_profile=SWEPT_SEEDS)
 
 
 def select_ablation_tasks(
-    profile: ExperimentSize, chosen_tasks: Sequence[TaskName] = ()
+    profile: ProfileName, chosen_tasks: Sequence[TaskName] = ()
 ) -> tuple[TaskName, ...]:
     """Return the tasks for those tables of GhostBERT that have five tasks in the paper.
 
@@ -135,7 +135,7 @@ def select_ablation_tasks(
 
 
 def select_pruned_model_widths(
-    profile: ExperimentSize, chosen_widths: Sequence[int] = ()
+    profile: ProfileName, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that compare widths.
 
@@ -148,7 +148,7 @@ def select_pruned_model_widths(
 
 
 def select_swept_model_widths(
-    profile: ExperimentSize, chosen_widths: Sequence[int] = ()
+    profile: ProfileName, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that vary one setting at a time.
 
@@ -160,7 +160,7 @@ def select_swept_model_widths(
     return select_possible_widths(profile, tuple(chosen_widths) or SWEPT_CUT[profile])
 
 
-def make_ghost_options(profile: ExperimentSize, **changes: Any) -> Ghost:
+def make_ghost_options(profile: ProfileName, **changes: Any) -> Ghost:
     """Return the settings of GhostBERT's ghost module (section 2.1 of the paper).
 
     A ghost module is a cheap convolution that adds features to a pruned layer. Padded
@@ -172,7 +172,7 @@ def make_ghost_options(profile: ExperimentSize, **changes: Any) -> Ghost:
 
 
 def map_controls_of_table_4_to_spec_functions(
-    profile: ExperimentSize,
+    profile: ProfileName,
     ghost_options: Ghost,
     learning_rate: float | ProfileDefault = None,
 ) -> dict[ModelName, Callable[..., Spec]]:
@@ -202,7 +202,7 @@ def map_controls_of_table_4_to_spec_functions(
 
 
 def map_controls_of_figure_1_to_spec_functions(
-    profile: ExperimentSize,
+    profile: ProfileName,
 ) -> SpecFunctionByWidthAndModel:
     """Return controls for GhostBERT's Figure 1 that are trained without a teacher.
 
@@ -223,7 +223,7 @@ def map_controls_of_figure_1_to_spec_functions(
 
 
 def map_controls_of_table_3_to_spec_functions(
-    profile: ExperimentSize, widths_in_twelfths: Iterable[int]
+    profile: ProfileName, widths_in_twelfths: Iterable[int]
 ) -> SpecFunctionByWidthAndModel:
     """Return controls for GhostBERT's Table 3 that differ from its rows in training.
 
@@ -258,7 +258,7 @@ def map_controls_of_table_3_to_spec_functions(
 
 
 def list_rows_of_data_augmentation_runs(
-    profile: ExperimentSize, tasks: Iterable[TaskName], seed: int
+    profile: ProfileName, tasks: Iterable[TaskName], seed: int
 ) -> list[Row]:
     """Return one Row for each task: the run that augments its training texts.
 
@@ -276,7 +276,7 @@ def list_rows_of_data_augmentation_runs(
 
 @cache_results_while_enabled
 def model_variant_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     width_in_twelfths: int,
     variant_name: PlainPruneGhostOrDistilled,
@@ -304,7 +304,7 @@ def model_variant_spec(
 
 
 def pruned_undistilled_model_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     width_in_twelfths: int,
     ghost_options: Ghost | None,
@@ -326,7 +326,7 @@ def pruned_undistilled_model_spec(
 
 
 def make_convolution_options_of_table_5(
-    profile: ExperimentSize,
+    profile: ProfileName,
 ) -> dict[ModelName, GhostFields]:
     """Return the settings of the kinds of convolution in GhostBERT's Table 5.
 
@@ -481,7 +481,7 @@ def make_module_cost_table(
 
 
 def list_rows_of_ghost_changes(
-    profile: ExperimentSize,
+    profile: ProfileName,
     ghost_changes_by_model: Mapping[ModelName, GhostFields],
     tasks: Iterable[TaskName],
     widths_in_twelfths: Iterable[int],

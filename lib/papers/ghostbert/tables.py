@@ -9,7 +9,7 @@ import pandas as pd
 from lib.core import paths
 from lib.core.rows import Row
 from lib.core.store import Run, read_runs_csv
-from lib.core.types import ExperimentSize
+from lib.core.types import ProfileName
 from lib.papers import grids
 from lib.report.artefact import Page
 from lib.report.tables import Runs
@@ -75,7 +75,7 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
 
 
 def read_forward_times(
-    profile: ExperimentSize, widths_in_twelfths: Iterable[int]
+    profile: ProfileName, widths_in_twelfths: Iterable[int]
 ) -> dict[WidthInTwelfths, ForwardTimes]:
     """Return {width in twelfths: ForwardTimes} of pruned encoders, as recorded earlier.
 

@@ -4,14 +4,14 @@ and cost of all papers' methods: searched and random networks."""
 from functools import partial
 
 from lib.core.spec import Spec
-from lib.core.types import ExperimentSize, TaskName
+from lib.core.types import ProfileName, TaskName
 from lib.papers import grids, students
 from lib.papers.nas_pruning import recipes
 from lib.papers.points import CompressionMethod, searched_student_spec
 
 
 def architecture_search_spec_at_budget(
-    profile: ExperimentSize, task: TaskName, flops_budget_in_twelfths: int
+    profile: ProfileName, task: TaskName, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a pruning search at a FLOPs budget.
 
@@ -30,7 +30,7 @@ def architecture_search_spec_at_budget(
 
 
 def random_architecture_spec_at_budget(
-    profile: ExperimentSize, task: TaskName, flops_budget_in_twelfths: int
+    profile: ProfileName, task: TaskName, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) that draws a random pruned architecture.
 

@@ -15,7 +15,7 @@ from lib.core.memo import cache_results_while_enabled
 from lib.core.names import Refused, check_known_name
 from lib.core.options import Train
 from lib.core.spec import Output, Spec
-from lib.core.types import ExperimentSize, Json, ModelName, ProfileDefault, TaskName
+from lib.core.types import Json, ModelName, ProfileDefault, ProfileName, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.grids import (
@@ -109,7 +109,7 @@ def make_gate_settings(ratio: float = 0.3, **changed_fields: Any) -> Gates:
     return Gates(ratio=ratio, **GATES | changed_fields)
 
 
-def pretrained_model_spec(profile: ExperimentSize, model: ModelName = MAIN) -> Spec:
+def pretrained_model_spec(profile: ProfileName, model: ModelName = MAIN) -> Spec:
     """Return the Spec (description of a run) of a pre-trained encoder, before any task.
 
     It is the model that fine-tuning or distillation starts from. At sizes other than
@@ -133,7 +133,7 @@ def pretrained_model_spec(profile: ExperimentSize, model: ModelName = MAIN) -> S
 
 @cache_results_while_enabled
 def finetuned_unpruned_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model: ModelName = MAIN,
     epoch_count: int | ProfileDefault = None,
@@ -158,7 +158,7 @@ def finetuned_unpruned_spec(
 
 @cache_results_while_enabled
 def distilled_tinybert_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model: ModelName = MAIN,
     epochs_of_stages: Sequence[int] | ProfileDefault = None,
@@ -187,8 +187,8 @@ def distilled_tinybert_spec(
 
 
 def make_train_settings(
-    settings_by_profile: Mapping[ExperimentSize, Train],
-    profile: ExperimentSize,
+    settings_by_profile: Mapping[ProfileName, Train],
+    profile: ProfileName,
     task: TaskName,
     tasks_with_fewer_epochs: Collection[str] = LONG,
     **changes: Any,
@@ -213,7 +213,7 @@ def make_train_settings(
 
 
 def make_pruning_data_descriptor(
-    profile: ExperimentSize, task: TaskName
+    profile: ProfileName, task: TaskName
 ) -> DataDescriptor:
     """Return a dict that says which rows searches and pruned models train on.
 
@@ -228,7 +228,7 @@ def make_pruning_data_descriptor(
 
 
 def make_hidden_state_objective_settings(
-    profile: ExperimentSize,
+    profile: ProfileName,
     objective_kind: Literal["intermediate", "two_stage"] = "intermediate",
 ) -> Objective:
     """Return the settings of the loss on a teacher's states and attention scores.
@@ -242,7 +242,7 @@ def make_hidden_state_objective_settings(
 
 
 def augmentation_spec_or_none(
-    profile: ExperimentSize, task: TaskName, is_augmentation_requested: bool
+    profile: ProfileName, task: TaskName, is_augmentation_requested: bool
 ) -> Spec | None:
     """Return the Spec (description of a run) that augments training rows, or None.
 
@@ -262,7 +262,7 @@ def augmentation_spec_or_none(
 
 @cache_results_while_enabled
 def architecture_search_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     initial_model: Spec | FinetunedWholeModel = None,
     teacher_model: Spec | SameAsInitialModel = None,
@@ -337,7 +337,7 @@ def random_architecture_spec(
 
 @cache_results_while_enabled
 def two_stage_distillation_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     initial_model: Spec,
     teacher_model: Spec,
@@ -385,7 +385,7 @@ def two_stage_distillation_spec(
 
 @cache_results_while_enabled
 def pruned_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     model: ModelName = MAIN,
     objective: Objective = LOGITS,
@@ -423,7 +423,7 @@ def pruned_spec(
 
 @cache_results_while_enabled
 def retrained_random_architecture_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     keeps_searched_sizes: bool = False,
     search_learning_rate: float | ProfileDefault = None,
@@ -472,7 +472,7 @@ def retrained_random_architecture_spec(
 
 @cache_results_while_enabled
 def magnitude_pruned_spec(
-    profile: ExperimentSize,
+    profile: ProfileName,
     task: TaskName,
     kept_share: float,
     model: ModelName = "BERT-base",
@@ -509,9 +509,7 @@ def magnitude_pruned_spec(
 
 
 @cache_results_while_enabled
-def labelled_model_spec(
-    profile: ExperimentSize, task: TaskName, model_label: str
-) -> Spec:
+def labelled_model_spec(profile: ProfileName, task: TaskName, model_label: str) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 
     The tables are Tables 6 to 9 of the report on pruning by differentiable NAS. At
@@ -560,7 +558,7 @@ def make_random_pruned_model_config(
     return {"shape": unpruned_shape_name, "surgery": [pruning]}
 
 
-def compute_least_reachable_flops_ratio(profile: ExperimentSize) -> float:
+def compute_least_reachable_flops_ratio(profile: ProfileName) -> float:
     """Return the smallest share of an encoder's FLOPs that a pruning search can reach.
 
     It is that of one head and one neuron in each layer, plus the pooler, from 0 to 1.
@@ -577,7 +575,7 @@ def compute_least_reachable_flops_ratio(profile: ExperimentSize) -> float:
 
 
 def select_reachable_flops_ratios(
-    profile: ExperimentSize, requested_ratios: Sequence[float] = ()
+    profile: ProfileName, requested_ratios: Sequence[float] = ()
 ) -> list[float]:
     """Return those target shares of the FLOPs that a pruning search can reach.
 

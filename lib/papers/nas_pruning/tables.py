@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib.core.rows import Row
-from lib.core.types import ExperimentSize, ModelName, Seed, TaskName
+from lib.core.types import ModelName, ProfileName, Seed, TaskName
 from lib.papers import grids, published
 from lib.papers.nas_pruning import recipes as nas
 from lib.stats import compare
@@ -32,7 +32,7 @@ TESTED = (
 
 
 def make_pruned_model_rows(
-    profile: ExperimentSize,
+    profile: ProfileName,
     model_labels: Sequence[str],
     tasks: Sequence[TaskName],
     seeds: Sequence[Seed],
@@ -244,7 +244,7 @@ def show_test_score_table(
 
 
 def list_models_sharing_runs_with_model(
-    profile: ExperimentSize, model: ModelName
+    profile: ProfileName, model: ModelName
 ) -> list[ModelName]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
 
