@@ -100,7 +100,11 @@ def test_the_paper_s_steps_and_ramps(task, steps, first, last):
     train, prune = bermo.make_pruning_settings("paper", task)
     assert ceil(bermo.EXAMPLES["paper"][task] / train.batch) * train.epochs == steps
     ramp = schedules.plan_threshold_ramp(prune, steps)
-    assert (ramp.first, ramp.last, prune.overlong) == (first, last, "refuse")
+    assert (ramp.last_step_at_start, ramp.first_step_at_end, prune.overlong) == (
+        first,
+        last,
+        "refuse",
+    )
     assert ramp(first) == 1.0 and ramp(last + 1) == 0.1
 
 
@@ -293,7 +297,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
     assert mixed == {"states": 13, "parameters": 14}
     number = sum(mask.scores.numel() for *_, mask in masked.places)
     assert number == sum(scores.numel() for scores in masked.scores) == 84_934_656
-    assert len(masked.places) == 72 and masked.ramp.first == 12000
+    assert len(masked.places) == 72 and masked.ramp.last_step_at_start == 12000
     assert sum(p.numel() for p in model.parameters()) == plainly + 14 + number
     everything = sum(p.numel() for p in get_layers(model).parameters()) - number
     kept = sum(

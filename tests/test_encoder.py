@@ -79,7 +79,7 @@ def test_an_encoder_of_each_family_is_taken(family, make):
         tokenizer.pad_token_id,
     )
     types = tokenizer("a", "b").get("token_type_ids", [0])
-    assert found.types == 1 + max(types)
+    assert found.token_type_count == 1 + max(types)
     shape = encoder.read_encoder_shape(folder)
     assert (shape.family, shape.layers, shape.ffn) == (family, 2, 32)
     body = json.loads((folder / "config.json").read_text())
@@ -109,7 +109,7 @@ def test_a_vocabulary_without_special_tokens_gets_them_behind_the_last_one(make)
     put(folder, "vocab.txt", "\n".join(lines) + "\n")
     found = encoder.read_tokenizer_ids(folder, "bert")
     assert (found.id_count, found.padding_id) == (25, words(folder).pad_token_id)
-    assert found.size == len(words(folder))
+    assert found.id_count == len(words(folder))
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"version": "1.0"', b"{}"])

@@ -181,7 +181,7 @@ def perfect(rows, windows):
     logits = np.zeros((len(rows), 2, rows.compute_row_lengths().max()), np.float32)
     for w, (first, last) in enumerate(rows.labels.tolist()):
         logits[w, 0, first] = logits[w, 1, last] = (
-            1.0 if windows.row[w] == 1 else 9.0 if first else 1.0
+            1.0 if windows.question_index[w] == 1 else 9.0 if first else 1.0
         )
     return logits
 

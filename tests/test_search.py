@@ -143,7 +143,7 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
         path,
         evaluate=lambda net: asked.append(net) or SCORES(net),
         options=METHODS["evolution"],
-        report_progress=seen.append,
+        report_share_of_budget=seen.append,
     )
     assert [e.candidate for e in history] == asked and len(
         {e.key for e in history}

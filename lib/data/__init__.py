@@ -26,13 +26,13 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -51,6 +51,7 @@ from lib.core.types import (
     TaskName,
 )
 from lib.data import unseen as left
+from lib.data.split import Split
 from lib.data.unseen import LabelsJudgedClusterWords
 
 # The dict in a Spec (the description of a run) that says which rows of which task the
@@ -64,11 +65,6 @@ MinWordsPerUnseenRow: TypeAlias = int
 SeedOfDrawnRows: TypeAlias = int
 HasTwoTexts: TypeAlias = bool
 HasSpanAnswers: TypeAlias = bool
-FirstText: TypeAlias = str
-SecondText: TypeAlias = str
-AcceptedAnswer: TypeAlias = str
-ClassCodesScoresOrSpans: TypeAlias = np.ndarray
-RowNumbers: TypeAlias = np.ndarray
 PathText: TypeAlias = str
 # The array of `pack_predictions`, under its kind: "bits", "classes" or "scores".
 PackedPredictions: TypeAlias = Arrays
@@ -103,51 +99,6 @@ class Task:
         """Return the number of outputs of a model for this task: one for each class,
         one for a score, two for the start and the end of a span."""
         return 2 if self.span else len(self.labels) or 1
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """A Split has N rows of a task, such as its training rows. Two Splits are equal
-    only if they are the same object, so that results of functions can be cached by
-    Split.
-
-    a: the first text of each row.
-    b: the second text of each row; None where a row has one text.
-    y: class codes, int64 [N], or scores, float32 [N]. For spans int64 [N, 2]: start and
-    end (exclusive) of the first answer in `b`, in characters; -1 and -1 where there is
-    no answer.
-    index: a number for each row, which it keeps when rows are selected, int64 [N].
-    Predictions of two runs are matched by it.
-    answers: for spans, the accepted answer texts of each row; None for other tasks."""
-
-    a: list[FirstText]
-    b: list[SecondText] | None
-    y: ClassCodesScoresOrSpans
-    index: RowNumbers
-    answers: list[list[AcceptedAnswer]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.a)
-
-    def list_text_columns(self) -> list[list[str]]:
-        """Return the first texts of all rows and, where a row has two texts, the
-        second."""
-        return [self.a] if self.b is None else [self.a, self.b]
-
-    def select_rows(self, row_positions: Sequence[int] | np.ndarray) -> "Split":
-        """Return a new Split with only the rows at some positions, in the order of
-        these positions."""
-
-        def select_values(values: list[Any] | None) -> Any:
-            return values and [values[i] for i in row_positions]
-
-        return Split(
-            select_values(self.a),
-            select_values(self.b),
-            self.y[row_positions],
-            self.index[row_positions],
-            select_values(self.answers),
-        )
 
 
 # {source of data sets: its folder below DATA_ROOT}. None means that there is no such

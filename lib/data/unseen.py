@@ -16,18 +16,14 @@ that of a development sentence 19. On all of these rows, differences between mod
 0.54 times as large as on development rows. On development rows together with the longer
 ones they are 0.85 times as large (page data_t02_mini_protocol)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from lib.core.types import Arrays
-
-if TYPE_CHECKING:
-    from lib.data import Split
+from lib.data.split import Split
 
 WordsOfText: TypeAlias = tuple[str, ...]
 WordNgram: TypeAlias = tuple[str, ...]
