@@ -5,6 +5,7 @@ python tests/index.py
 """
 
 import re
+from functools import cache
 from itertools import groupby
 
 from lib.claims import notebook
@@ -52,6 +53,12 @@ def index():
     return text
 
 
+@cache
+def recorded():
+    """The lines of `runs.csv`, read once."""
+    return read_runs_csv()
+
+
 def row(*cells):
     return f"| {' | '.join(cells)} |\n"
 
@@ -65,7 +72,7 @@ def kind(name):
     """method, summary, settings, experiment (it has runs), or counted (without any)."""
     stem = name.partition("_")[2]
     source = notebook.find_notebook_path(name).read_text()
-    runs = {row["page"] for row in read_runs_csv()}
+    runs = {row["page"] for row in recorded()}
     other = "experiment" if name in runs else "counted"
     return KINDS.get(stem, "settings" if SETTINGS in source else other)
 
@@ -75,7 +82,7 @@ def seeds_of(name):
     return len(
         {
             row["seed"]
-            for row in read_runs_csv()
+            for row in recorded()
             if (row["page"], row["profile"]) == (name, "mini")
             and (paths.records_root() / row["run"]).exists()
         }

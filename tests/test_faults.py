@@ -885,7 +885,7 @@ def test_a_page_with_a_changed_digit_in_any_file_is_made_again(
 ):
     """In its table, its data, its HTML and what its last cell wrote."""
     monkeypatch.setenv(notebook.BATCH, "")  # A page that is made sets it.
-    (path,) = workbook.glob("data_t02*")
+    (path,) = workbook.glob("94_*")
     page = builder.PageBuilder(path, tmp_path / "page", notebook_text=path.read_text())
     page.parameter_values = notebook.check_and_complete_parameter_values(path, {})
     page.folder.mkdir()

@@ -423,8 +423,9 @@ def test_commands_of_the_readme_name_one_notebook_each():
 @pytest.mark.papers()
 def test_the_index_lists_every_notebook_and_the_readme_is_short():
     fix = "write it with `python tests/index.py`"
-    assert (paths.NOTEBOOKS / "README.md").read_text() == index(), fix
-    assert "|---|\n\n" not in index()  # No table is empty.
+    text = index()
+    assert (paths.NOTEBOOKS / "README.md").read_text() == text, fix
+    assert "|---|\n\n" not in text  # No table is empty.
     assert len((paths.ROOT / "README.md").read_text().splitlines()) <= 130
 
 
