@@ -150,7 +150,7 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
     )
     means = (
         compare.average_scores_over_tasks(
-            compare.tabulate_run_scores_in_points(frame, PRINTED)
+            compare.tabulate_scores_by_run_and_metric(frame, PRINTED)
         )
         .groupby("model")["score"]
         .mean()
@@ -190,7 +190,7 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
     for place, run in lean["run"].items():
         only = {"accuracy": run.metrics["accuracy"]}
         lean.at[place, "run"] = type(run)(**vars(run) | {"metrics": only})
-    points = compare.tabulate_run_scores_in_points(lean, PRINTED)
+    points = compare.tabulate_scores_by_run_and_metric(lean, PRINTED)
     assert (
         set(points["column"]) == {"MNLI-m"}
         and len(compare.average_scores_over_tasks(points)) == 6
@@ -235,7 +235,9 @@ def test_what_the_papers_print():
 
 def test_sizes_of_the_report_are_drawn_by_column(frame):
     whole = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
-    points = Runs(whole, whole[:0], "paper").tabulate_run_scores_in_points(nas.COLUMNS)
+    points = Runs(whole, whole[:0], "paper").tabulate_scores_by_run_and_metric(
+        nas.COLUMNS
+    )
     assert set(points["column"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 

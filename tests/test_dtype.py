@@ -160,7 +160,7 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     todo = store.list_missing_specs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
     assert sweep.execute_specs([spec], store, workers=1) == {}
-    found = store.look_up_state(spec)
+    found = store.look_up_run_and_state(spec)
     assert (
         found["state"] == "finished"
         and found["run"].name == teacher().with_seed(0).name
@@ -176,10 +176,12 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
     done(store, spec)
     assert (
         not store.list_missing_specs([spec])
-        and store.look_up_state(spec)["run"].name == spec.name
+        and store.look_up_run_and_state(spec)["run"].name == spec.name
     )
     done(store, spec.float32_spec)
-    assert store.look_up_state(spec)["run"].name == spec.name  # its own comes first
+    assert (
+        store.look_up_run_and_state(spec)["run"].name == spec.name
+    )  # its own comes first
 
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
@@ -188,7 +190,7 @@ def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store)
     done(store, spec.float32_spec)
     assert (
         not store.list_missing_specs([spec])
-        and store.look_up_state(spec)["run"].name == spec.float32_spec.name
+        and store.look_up_run_and_state(spec)["run"].name == spec.float32_spec.name
     )
     assert (
         list(store.list_missing_specs([spec], forbid_float32_replacement=True))[-1]
@@ -202,7 +204,7 @@ def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     (error,) = collect_results([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.float32_spec] and "lower Train.lr" in error
     assert collect_results([Row(spec, model="a")], store)["error"].item() == error
-    assert store.look_up_state(spec)["state"] == "failed"
+    assert store.look_up_run_and_state(spec)["state"] == "failed"
 
 
 def test_the_environment_of_a_run_tells_dtype_and_features(able):
@@ -239,7 +241,10 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
         assert (store.records / spec.float32_spec.name).exists()
     (line, _) = evidence.describe_claim_progress([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
-    assert store.look_up_state(third)["run"].float32_run.name == third.float32_spec.name
+    assert (
+        store.look_up_run_and_state(third)["run"].float32_run.name
+        == third.float32_spec.name
+    )
 
 
 def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):

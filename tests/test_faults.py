@@ -357,7 +357,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
         ):
             assert each in str(told.value)
         assert there.find_run(TEACHER) is None and not list(place.rglob("*/.*"))
-        state = there.look_up_state(TEACHER)["state"]
+        state = there.look_up_run_and_state(TEACHER)["state"]
         assert state in ("failed", "died", "missing")
         assert state != "failed" or "No space left" in there.explain_missing_run(
             TEACHER
@@ -593,7 +593,10 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
         (os.killpg if sign == signal.SIGINT else os.kill)(command.pid, sign)
     told = command.communicate(timeout=100)[1]
     assert told == "stopped; the same command goes on from the last checkpoints\n"
-    assert command.returncode == 130 and there.look_up_state(spec)["state"] == "stopped"
+    assert (
+        command.returncode == 130
+        and there.look_up_run_and_state(spec)["state"] == "stopped"
+    )
     assert not there.get_lock_path(spec).exists()
 
 

@@ -397,7 +397,7 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     calls = stop_at(monkeypatch, losses, "compute_prediction_losses", 6, RuntimeError)
     with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0)
-    assert other.look_up_state(CHAIN[name])["state"] == "failed"
+    assert other.look_up_run_and_state(CHAIN[name])["state"] == "failed"
     run = execute(
         CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0
     )

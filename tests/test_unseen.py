@@ -540,7 +540,7 @@ def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
         frame[frame["model"].isin([method, baseline])]
     ).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
-        points = compare.tabulate_run_scores_in_points(part, of).set_index("model")
+        points = compare.tabulate_scores_by_run_and_metric(part, of).set_index("model")
         e = paired.estimate_paired_difference(
             compare.pair_runs_of_models(part, method, baseline, of)
         )

@@ -33,7 +33,7 @@ from lib.core.papers import (
 )
 from lib.core.rows import ExperimentOutcome, Row
 from lib.core.spec import Spec
-from lib.core.store import RunState, Store, read_runs_csv
+from lib.core.store import RunAndState, Store, read_runs_csv
 from lib.core.types import CsvRow, ReasonOrEmpty
 from lib.papers import frontier, grids
 from lib.stats.compare import MetricColumn
@@ -164,7 +164,7 @@ def judge_claims(
     store: where the runs are looked up.
     profile: the size of the experiments: "mini", "base" or "paper"."""
     store, by_id = store or Store(), {}
-    look = cache(store.look_up_state)
+    look = cache(store.look_up_run_and_state)
     # Estimates need only small matrix products, for which more threads would be slower.
     with threadpool_limits(1), enable_result_cache():
         claims = lists.read_claims()
@@ -191,7 +191,9 @@ def judge_planned_claims(
 
 
 def judge_claim(
-    claim: lists.ClaimsCsvRow, profile: str, look_up_state: Callable[[Spec], RunState]
+    claim: lists.ClaimsCsvRow,
+    profile: str,
+    look_up_run_and_state: Callable[[Spec], RunAndState],
 ) -> words.Verdict:
     """Test one claim on its runs and return its Verdict.
 
@@ -201,8 +203,8 @@ def judge_claim(
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini".
-    look_up_state: a function from a Spec (the description of a run) to its run and
-    state, such as `Store.look_up_state`."""
+    look_up_run_and_state: a function from a Spec (the description of a run) to its run and
+    state, such as `Store.look_up_run_and_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
@@ -218,7 +220,7 @@ def judge_claim(
             profile, claim["id"], [comparison.text for comparison in group]
         )
         collected = [
-            dict(ExperimentOutcome(row, **look_up_state(row.spec)))
+            dict(ExperimentOutcome(row, **look_up_run_and_state(row.spec)))
             for row in list_grid_rows_of_claim(part, profile, seeds)
             if not tasks or row.get("task", tasks[0]) in tasks
         ]

@@ -176,7 +176,12 @@ class Run:
             disk.check_manifest(self.folder)
 
 
-class RunState(TypedDict):
+# A line of a published table, with the name of the run that it was computed by: the
+# columns page, profile, labels, seed and run of `runs.csv`.
+TableLineAndRunName: TypeAlias = CsvRow
+
+
+class RunAndState(TypedDict):
     run: Run | None
     state: Literal["finished", "running", "failed", "stopped", "died", "missing"]
 
@@ -230,7 +235,7 @@ def is_locked(lock_path: Path) -> bool:
         return False
 
 
-def read_runs_csv() -> list[CsvRow]:
+def read_runs_csv() -> list[TableLineAndRunName]:
     """Return the lines of the table `runs.csv` of the repository as {column: cell}.
 
     The table says by which run (training or measurement) a line of a published table
@@ -337,7 +342,7 @@ class Store:
     def get_lock_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def look_up_state(self, spec: Spec) -> RunState:
+    def look_up_run_and_state(self, spec: Spec) -> RunAndState:
         """Return {"run": stored result or None, "state": text} of a Spec.
 
         A Spec is the description of a run (training or measurement). The state is

@@ -32,6 +32,7 @@ from lib.data.lines import (
 from lib.data.read import ParsedRow
 
 ColumnName: TypeAlias = str
+ColumnNameOrPlaceholder: TypeAlias = str  # The placeholder is "LABEL".
 # Columns, texts first and the label last, and perhaps the kind of label, as a user types
 # them: "title, body, stars: scores".
 ColumnChoice: TypeAlias = str
@@ -343,7 +344,7 @@ def _make_unclear_columns_error(
         for n in columns
         if split_column_name_into_words(n) & LABELS and not is_text_column_name(n)
     ]
-    labels = labels or [_find_probable_label_column(columns)]
+    labels = labels or [_propose_label_column(columns)]
     others = {n: cells for n, cells in columns.items() if n not in labels}
     texts = [n for n in others if is_text_column_name(n)]
     texts = texts or _find_columns_with_longest_texts(
@@ -374,7 +375,7 @@ def _make_missing_header_error(
     rows: the table, a list of (file and line, cells), the first row included."""
     numbers = [str(n) for n in range(1, len(first_row) + 1)]
     columns = _group_cells_by_column(numbers, rows)
-    label = _find_probable_label_column(columns)
+    label = _propose_label_column(columns)
     others = {number: cells for number, cells in columns.items() if number != label}
     texts = [n for n, c in others.items() if sum(map(len, c)) > 12 * len(c)]
     texts = texts or _find_columns_with_longest_texts(others)[:1]
@@ -408,9 +409,9 @@ def _find_columns_with_longest_texts(
     return [name for name, size in sizes.items() if 2 * size >= most]
 
 
-def _find_probable_label_column(
+def _propose_label_column(
     cells_by_column: Mapping[ColumnName, Sequence[str]],
-) -> ColumnName:
+) -> ColumnNameOrPlaceholder:
     """Return the column that is probably the label, or "LABEL" if there is none.
 
     An error message proposes it to the user. It is the column with the fewest different

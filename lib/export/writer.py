@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     # {"forms": {form: largest difference of outputs}, "auto", "remote", "parameters"}.
     ExportReport = Json
-    FlatOutputs = np.ndarray
+    FlatArray = np.ndarray
     WasCopied = bool
     NoClassifier: TypeAlias = None
     AnyLength: TypeAlias = None
@@ -84,7 +84,7 @@ def export_model(
     folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
     check_export_preconditions(model, folder, writes_onnx)
     samples = [
-        (batch, compute_flat_outputs(model, batch))
+        (batch, compute_outputs_as_one_array(model, batch))
         for batch in sample_random_batches(model)
     ]
     backbone.save(
@@ -95,7 +95,7 @@ def export_model(
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers_logging():
         again = getattr(transformers, name).from_pretrained(folder, **more).eval()
-    forms, apart = {"this folder": partial(compute_flat_outputs, again)}, {}
+    forms, apart = {"this folder": partial(compute_outputs_as_one_array, again)}, {}
     if writes_onnx:
         forms["ONNX"] = write_onnx_and_make_runner(
             again, samples[0][0], folder / "model.onnx"
@@ -198,9 +198,9 @@ def find_auto_class_name(model_class_name: str) -> str:
 
 
 @torch.no_grad()
-def compute_flat_outputs(
+def compute_outputs_as_one_array(
     model: PreTrainedModel, batch: Mapping[str, torch.Tensor]
-) -> FlatOutputs:
+) -> FlatArray:
     """Return all outputs of a model for a batch in one flat array.
 
     The outputs of two models are compared in this form.
@@ -211,7 +211,7 @@ def compute_flat_outputs(
 
 def write_onnx_and_make_runner(
     model: PreTrainedModel, example_batch: dict[str, torch.Tensor], onnx_path: Path
-) -> Callable[[Mapping[str, torch.Tensor]], FlatOutputs]:
+) -> Callable[[Mapping[str, torch.Tensor]], FlatArray]:
     """Write a classifier as an ONNX file, and return a function that runs the file.
 
     The function takes a batch {input: tensor [B, T]} and returns the logits in one flat

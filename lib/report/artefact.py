@@ -631,7 +631,7 @@ def describe_score_range(
     columns_by_task = grids.select_score_columns_by_task(profile)
     if "task" not in runs_frame:
         return ""
-    scored = compare.tabulate_run_scores_in_points(
+    scored = compare.tabulate_scores_by_run_and_metric(
         runs_frame[runs_frame["task"].isin(columns_by_task)], columns_by_task
     )
     scored = scored.dropna(subset="score").sort_values("score")

@@ -73,7 +73,7 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
     recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.rows_by_variable.values()):
-        run = store.look_up_state(row.spec)["run"]
+        run = store.look_up_run_and_state(row.spec)["run"]
         results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
     return disk.digest_values(
         builder.notebook_text, digest_shared_page_inputs(), results

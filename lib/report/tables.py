@@ -62,7 +62,7 @@ def collect_results(
     `lib.cluster.sweep.execute_specs` returned it, if it was called before."""
     store, lines = store or Store(), []
     for row in grid_rows:
-        status = store.look_up_state(row.spec)
+        status = store.look_up_run_and_state(row.spec)
         error = ""
         if not status["run"]:
             spec, _ = store.find_run_or_float32_run(row.spec)
@@ -218,7 +218,7 @@ class Runs:
             for source, frame, scale in self.result_frames_with_source
         ]
 
-    def tabulate_run_scores_in_points(
+    def tabulate_scores_by_run_and_metric(
         self,
         printed_columns: Sequence[MetricColumn] = (),
         transform_scores: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
@@ -241,7 +241,7 @@ class Runs:
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
             transform_scores(
-                compare.tabulate_run_scores_in_points(
+                compare.tabulate_scores_by_run_and_metric(
                     frame, grids.select_score_columns_by_task(scale, printed_columns)
                 )
             ).assign(source=source, scale=scale)

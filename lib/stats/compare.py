@@ -444,7 +444,7 @@ def compute_score_including_unseen_rows(run: Run | None, column: MetricColumn) -
     return score_answers(column.metric, rows["said"], rows["labels"])
 
 
-# Columns that `tabulate_run_scores_in_points` adds. "score" counts development rows and
+# Columns that `tabulate_scores_by_run_and_metric` adds. "score" counts development rows and
 # unseen rows (labelled rows that no training used), "development" only the former.
 SCORES = ("score", "development")
 # How the title of a column ends, if its scores leave out the unseen rows (labelled rows
@@ -452,7 +452,7 @@ SCORES = ("score", "development")
 ALONE = "development rows alone"
 
 
-def tabulate_run_scores_in_points(
+def tabulate_scores_by_run_and_metric(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> pd.DataFrame:
     """Return a table of scores in points (0 to 100), a line for each run and metric.
@@ -514,7 +514,7 @@ def blank_scores_of_unshared_seeds(
     compared within a metric and, if "m" is in `model_columns`, within a number of kept
     heads. A group of scores in which no two models share a seed stays as it is.
 
-    scores: a table of `tabulate_run_scores_in_points`, a line for each run and metric.
+    scores: a table of `tabulate_scores_by_run_and_metric`, a line for each run and metric.
     model_columns: the columns that identify a model."""
     model_ids = scores.groupby(model_columns).ngroup().where(scores["score"].notna())
     place = [
@@ -533,7 +533,7 @@ def average_scores_over_tasks(run_scores: pd.DataFrame) -> pd.DataFrame:
     is left out. Where models share seeds, a seed that only one model has is left out
     too.
 
-    run_scores: a table of `tabulate_run_scores_in_points`, a line for each run and
+    run_scores: a table of `tabulate_scores_by_run_and_metric`, a line for each run and
     metric."""
     names = list_columns_identifying_model(run_scores)
     shared = blank_scores_of_unshared_seeds(run_scores, names).dropna(subset=["score"])
@@ -600,7 +600,7 @@ def describe_outlying_seeds(
     lines = []
     names = [*list_columns_identifying_model(frame), "column"]
     for key, rows in (
-        tabulate_run_scores_in_points(frame, columns_by_task)
+        tabulate_scores_by_run_and_metric(frame, columns_by_task)
         .dropna(subset="score")
         .groupby(names, sort=False)
     ):
@@ -716,7 +716,7 @@ def make_score_table_by_task(
     import pandas as pd
 
     names, table = list(row_label_columns) or list_columns_identifying_model(frame), {}
-    scored = tabulate_run_scores_in_points(frame, columns_by_task)
+    scored = tabulate_scores_by_run_and_metric(frame, columns_by_task)
     lost = pd.Series(
         make_mask_of_collapsed_runs(scored, columns_by_task), scored.index, dtype=bool
     )

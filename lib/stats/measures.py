@@ -80,7 +80,7 @@ def list_scores_of_uncollapsed_runs(
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
     made = frame[frame["run"].notna() & models]
     sound = made[~compare.make_mask_of_collapsed_runs(made, columns_by_task)]
-    return compare.tabulate_run_scores_in_points(sound, columns_by_task)["score"]
+    return compare.tabulate_scores_by_run_and_metric(sound, columns_by_task)["score"]
 
 
 def estimate_score_variance_ratio(
@@ -132,7 +132,7 @@ def tabulate_search_and_final_scores(
 
     students, searches = final_and_search_frames
     final = (
-        compare.tabulate_run_scores_in_points(students, columns_by_task)
+        compare.tabulate_scores_by_run_and_metric(students, columns_by_task)
         .drop_duplicates("model")
         .set_index("model")["score"]
     )

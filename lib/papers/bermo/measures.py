@@ -78,7 +78,7 @@ def tabulate_fewest_epochs_to_match_bert_by_seed(
         else runs_frame[:0]
     )
     lines = []
-    for (task, seed), rows in compare.tabulate_run_scores_in_points(
+    for (task, seed), rows in compare.tabulate_scores_by_run_and_metric(
         runs_frame, columns_by_task
     ).groupby(["task", "seed"], sort=False):
         table = rows.pivot(index="epochs", columns="model", values="score").sort_index()

@@ -328,7 +328,7 @@ def make_student(
         supernet.inherit_weights_and_list_missing(model, get_encoder(larger))
         inherited = load_hidden_state_projection(start.model_folder)
         if inherited and len(inherited.bias) == len(linear.bias):
-            copy_into_linear(linear, *inherited)
+            copy_leading_inputs_into_linear(linear, *inherited)
     set_dropout(model, dropout)
     return model
 
@@ -413,11 +413,13 @@ def join_encoder_and_head(
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
     supernet.inherit_weights_and_list_missing(model.to(bias.device), encoder)
     assert isinstance(model.classifier, nn.Linear)
-    copy_into_linear(model.classifier, weight, bias)
+    copy_leading_inputs_into_linear(model.classifier, weight, bias)
     return model.eval()
 
 
-def copy_into_linear(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
+def copy_leading_inputs_into_linear(
+    linear: nn.Linear, weight: Tensor, bias: Tensor
+) -> None:
     """Copy the weights of a linear layer into one with the same or fewer inputs.
 
     So a narrower student inherits from a wider model. The weights of the first

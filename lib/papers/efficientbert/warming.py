@@ -89,7 +89,7 @@ def warmup(
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
-        students.copy_into_linear(
+        students.copy_leading_inputs_into_linear(
             linear,
             *students.load_classification_head(
                 run.inputs["start"].model_folder, classifier
