@@ -449,7 +449,7 @@ def test_scores_of_candidates_pair_by_name():
         )
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = measures.tabulate_search_and_final_scores(
+    found = measures.tabulate_search_and_final_scores_by_candidate(
         parts, grids.select_score_columns_by_task("mini", efficientbert.COLUMNS)
     ).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
@@ -487,7 +487,7 @@ def test_the_interval_of_tau_covers():
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "fit_promising_network_classifiers", lambda *args: [])
+    monkeypatch.setattr(samplers, "fit_promising_network_cascade", lambda *args: [])
 
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())

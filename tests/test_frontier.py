@@ -299,7 +299,9 @@ def test_a_gap_is_paired_with_the_plain_model():
     frame = made_up(shares, seeds=3)
     frame["m"] = [3 if name in ("Width", "GhostBERT") else 0 for name in frame["model"]]
     frame = frame.assign(kind="model", parameters=1e6)
-    table = frontier.make_method_comparison_table(frame, "mini").set_index("method")
+    table = frontier.tabulate_models_by_task_with_costs(frame, "mini").set_index(
+        "method"
+    )
     for name, beside in {
         "GhostBERT": "Width 3/12",
         "Whole": "Whole, distilled",
@@ -320,12 +322,16 @@ def test_a_score_of_0_or_100_has_an_interval_and_so_has_a_gap_without_a_differen
     """Wilson's interval of all of n rows right ends at n / (n + 3.84)."""
     columns = {"kind": "model", "parameters": 1e6, "m": 0}
     frame = made_up({"Whole": 1.0, "Whole, distilled": 1.0}, seeds=3).assign(**columns)
-    table = frontier.make_method_comparison_table(frame, "mini").set_index("method")
+    table = frontier.tabulate_models_by_task_with_costs(frame, "mini").set_index(
+        "method"
+    )
     limit = 100 * 3.8415 / (600 + 3.8415)
     ends = table.loc["Whole", ["low", "high"]]
     assert [*ends] == [pytest.approx(100 - limit, abs=1e-3), 100]
     wrong = made_up({"Whole": 0.0}, seeds=1).assign(**columns)
-    (line,) = frontier.make_method_comparison_table(wrong, "mini").to_dict("records")
+    (line,) = frontier.tabulate_models_by_task_with_costs(wrong, "mini").to_dict(
+        "records"
+    )
     assert (line["low"], line["high"]) == (0, pytest.approx(limit, abs=1e-3))
     gap = table.loc["Whole", ["gap_low", "gap", "gap_high"]]
     assert [*gap] == [pytest.approx(end, abs=1e-3) for end in (-limit, 0, limit)]

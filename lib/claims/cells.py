@@ -202,14 +202,14 @@ def parse_row_conditions(conditions_text: str | None) -> RowConditions:
 
 
 def parse_comparison_term(
-    term_text: str, default_conditions: RowConditions
+    term_text: str, added_conditions: RowConditions
 ) -> ComparisonTerm:
     """Parse one operand of a comparison: a model "A [m=3]", or a difference "A over B".
 
     The brackets have conditions on a model's runs. Those after the last model also hold
     for models without brackets, as in "A over B [m=3]".
 
-    default_conditions: ((label, accepted values), ...), added to the conditions of
+    added_conditions: ((label, accepted values), ...), added to the conditions of
     every model. In the text of a comparison they follow "@", as in "A over B > C over D
     @ task=SST-2"."""
     models = [
@@ -221,14 +221,14 @@ def parse_comparison_term(
     return tuple(
         (
             label,
-            parse_row_conditions(conditions or last_conditions) + default_conditions,
+            parse_row_conditions(conditions or last_conditions) + added_conditions,
         )
         for label, conditions in models
     )
 
 
 def parse_comparison_side(
-    side_text: str, default_conditions: RowConditions, contrast_weights_name: str
+    side_text: str, added_conditions: RowConditions, contrast_weights_name: str
 ) -> list[WeightedTerm]:
     """Parse one side of a comparison, such as "k = 3 | k = 5", into weighted terms.
 
@@ -238,12 +238,12 @@ def parse_comparison_side(
     The weighted sum is then, for example, the slope of the score over the kernel size
     k.
 
-    default_conditions: conditions on the runs of all models, ((label, accepted values),
+    added_conditions: conditions on the runs of all models, ((label, accepted values),
     ...).
     contrast_weights_name: the kind of weights, a key of WEIGHTS such as "per
     doubling"."""
     parts = side_text.split(" | ")
-    forms = [parse_comparison_term(part, default_conditions) for part in parts]
+    forms = [parse_comparison_term(part, added_conditions) for part in parts]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"\d*\.?\d+", part) or ["nan"])[-1]) for part in parts]

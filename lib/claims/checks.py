@@ -95,55 +95,55 @@ class PrintedCells:
         self.texts_read: TextByTableColumnAndRow = {}
 
     def find_rows_with_index(
-        self, table_name: str, row_keys: Sequence[str]
+        self, table_name: str, first_cells_of_row: Sequence[str]
     ) -> list[tuple[RowNumber, CsvRow]]:
         rows = list(
             enumerate(lists.read_csv_in_published_folder(f"{self.paper}/{table_name}"))
         )
-        for key, column in zip(row_keys, rows[0][1], strict=False):
+        for key, column in zip(first_cells_of_row, rows[0][1], strict=False):
             exact = [row for row in rows if row[1][column] == key]
             rows = exact or [
                 row for row in rows if key == "*" or row[1][column].startswith(key)
             ]
         if not rows:
             raise Refused(
-                f"{self.paper}/{table_name}.csv has no row {', '.join(row_keys)}"
+                f"{self.paper}/{table_name}.csv has no row {', '.join(first_cells_of_row)}"
             )
         return rows
 
     def read_column(
-        self, table_name: str, column_name: str, *row_keys: str
+        self, table_name: str, column_name: str, *first_cells_of_row: str
     ) -> list[Fraction | str | None]:
         """Return one column of a printed table, in all rows that the keys select.
 
         Other numbers that the paper prints are checked against it. Numbers are exact
         Fractions, empty cells None, other cells text. Raises Refused where no row fits.
 
-        row_keys: one text for each of the first columns of the table. A row fits where
+        first_cells_of_row: one text for each of the first columns of the table. A row fits where
         these columns equal the texts or, if no row does, begin with them; "*" fits any
         text."""
-        rows = self.find_rows_with_index(table_name, row_keys)
+        rows = self.find_rows_with_index(table_name, first_cells_of_row)
         self.texts_read |= {
             (table_name, column_name, i): line[column_name] for i, line in rows
         }
         return [parse_printed_cell(line[column_name]) for _, line in rows]
 
     def read_cell(
-        self, table_name: str, column_name: str, *row_keys: str
+        self, table_name: str, column_name: str, *first_cells_of_row: str
     ) -> Fraction | str | None:
         """Return one cell of a printed table: a Fraction, a text, or None if empty.
 
         Other numbers that the paper prints are checked against it. Raises Refused where
         no row fits the keys, and ValueError where several do.
 
-        row_keys: one text for each of the first columns of the table. A row fits where
+        first_cells_of_row: one text for each of the first columns of the table. A row fits where
         these columns equal the texts or, if no row does, begin with them; "*" fits any
         text."""
-        (value,) = self.read_column(table_name, column_name, *row_keys)
+        (value,) = self.read_column(table_name, column_name, *first_cells_of_row)
         return value
 
     def read_non_empty_cells(
-        self, table_name: str, first_colon_last_column: str, *row_keys: str
+        self, table_name: str, first_colon_last_column: str, *first_cells_of_row: str
     ) -> list[Fraction | str]:
         """Return the non-empty cells of a printed table's row in a span of columns.
 
@@ -152,14 +152,14 @@ class PrintedCells:
 
         first_colon_last_column: the span as "A:B", from column A to column B, both
         included.
-        row_keys: one text for each of the first columns of the table, by which the row
+        first_cells_of_row: one text for each of the first columns of the table, by which the row
         is found (`read_cell`)."""
         names = list(
             lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")[0]
         )
         first, last = map(names.index, first_colon_last_column.split(":"))
         values = [
-            self.read_cell(table_name, name, *row_keys)
+            self.read_cell(table_name, name, *first_cells_of_row)
             for name in names[first : last + 1]
         ]
         return [value for value in values if value is not None]

@@ -38,7 +38,7 @@ from lib.core.rows import ResultRow
 from lib.core.types import ReasonOrEmpty
 from lib.papers.encoder import FAMILIES
 from lib.stats import compare, paired
-from lib.stats.measures import tabulate_search_and_final_scores
+from lib.stats.measures import tabulate_search_and_final_scores_by_candidate
 
 # Tables of words.toml. WORDS: {outcome of a comparison, such as "agrees": (symbol shown
 # before it, rule by which it is given)}, in the order in which the rules are tried.
@@ -806,7 +806,7 @@ def explain_untestable_comparison(
         made = [row["run"] is not None or row["state"] == "failed" for row in rows]
         if 0 < sum(made) < len(made):
             return f"{sum(made)} of {len(made)} runs are there, and ranks are of all"
-        both = tabulate_search_and_final_scores(
+        both = tabulate_search_and_final_scores_by_candidate(
             make_data_frame_per_model(comparison, rows), inputs.columns_by_task
         )
         counts = both.nunique()

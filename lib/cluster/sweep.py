@@ -25,7 +25,7 @@ from lib.core.names import format_error_in_one_line
 from lib.core.spec import Spec, make_spec_from_json, uses_toy_data
 from lib.core.store import (
     Origin,
-    RunStatus,
+    RunStatusJson,
     Store,
     count_core_seconds,
     explain_failed_input,
@@ -453,7 +453,7 @@ class ProgressBar:
     def estimate_seconds_left(
         self,
         finished_fraction_per_run: Sequence[float],
-        unfinished_run_statuses: Collection[RunStatus] = (),
+        unfinished_run_statuses: Collection[RunStatusJson] = (),
     ) -> float | TimeUnknown:
         """Return the clock seconds until all runs are made, or None without a forecast.
 

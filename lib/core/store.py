@@ -49,7 +49,7 @@ JSON_FILES = ("spec", "status", "metrics", "env")
 # Where a finished run comes from: "run" was made on this machine, "record" is a
 # committed result in the repository.
 Origin: TypeAlias = Literal["run", "record"]
-RunStatus: TypeAlias = Json  # Content of `status.json`: state, times, attempts.
+RunStatusJson: TypeAlias = Json  # Content of `status.json`: state, times, attempts.
 # {Spec of a missing run: whether its weights are needed}.
 NeedsWeightsBySpec: TypeAlias = dict[Spec, bool]
 # Files that are not copied when a run is committed as a record: weights and log are
@@ -350,7 +350,7 @@ class Store:
         "missing" (no attempt). For a Spec in bfloat16 a result in float32 counts too.
         Tables show the state of an experiment without a result."""
         spec, run = self.find_run_or_float32_run(spec)
-        status: RunStatus = {"state": "missing"}
+        status: RunStatusJson = {"state": "missing"}
         part = self.get_unfinished_folder_path(spec)
         if run:
             status = run.status
@@ -419,7 +419,7 @@ class Store:
                 return explain_failed_input(missing_spec, error)
         return ""
 
-    def read_status_and_check_lock(self, unfinished_folder: Path) -> RunStatus:
+    def read_status_and_check_lock(self, unfinished_folder: Path) -> RunStatusJson:
         """Return the status of an unfinished training or measurement, corrected.
 
         The dict is the content of its `status.json`: "state", "seconds" (of a clock),
@@ -484,7 +484,7 @@ class Store:
         return target
 
 
-def count_core_seconds(run_status: RunStatus) -> float:
+def count_core_seconds(run_status: RunStatusJson) -> float:
     """Return the CPU seconds that a run took, summed over all its cores.
 
     Forecasts of other runs use them, as they hardly grow with other work on the
@@ -496,7 +496,7 @@ def count_core_seconds(run_status: RunStatus) -> float:
     return run_status.get("core_seconds") or run_status["seconds"]
 
 
-def read_run_status(unfinished_folder: Path) -> RunStatus:
+def read_run_status(unfinished_folder: Path) -> RunStatusJson:
     """Return the content of a run's `status.json`, with defaults for what it lacks.
 
     It has "state", "seconds" (of a clock) and "core_seconds" (of CPU) over all
@@ -504,7 +504,7 @@ def read_run_status(unfinished_folder: Path) -> RunStatus:
     file is damaged or missing, the state is "died" and the numbers are 0.
 
     unfinished_folder: the folder of the run, usually `<seed>.part`."""
-    status: RunStatus = {
+    status: RunStatusJson = {
         "state": "died",
         "seconds": 0.0,
         "core_seconds": 0.0,

@@ -149,7 +149,7 @@ def read_table_file(
     if blank_line_locations_to_extend is None:
         blank_line_locations_to_extend = []
     if file_ending in (".json", ".jsonl", ".parquet"):
-        rows = _read_objects_as_table(path, blank_line_locations_to_extend)
+        rows = _read_objects_as_header_and_rows(path, blank_line_locations_to_extend)
     elif file_ending == ".csv":
         rows = _read_csv_table(path, blank_line_locations_to_extend)
     else:
@@ -263,7 +263,7 @@ def _parse_json_lines(
     return values
 
 
-def _read_objects_as_table(
+def _read_objects_as_header_and_rows(
     path: Path, blank_line_locations_to_extend: list[str]
 ) -> list[LocationAndCells]:
     """Return the table in a JSON or Parquet file as a list of (file and row, cells).

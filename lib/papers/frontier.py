@@ -43,12 +43,14 @@ from lib.papers.points import (
 )
 from lib.stats import compare, cost, paired
 from lib.stats.compare import MetricColumn
-from lib.stats.cost import KeptIndices
+from lib.stats.cost import IndicesPerLayerByKind
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ModelScoreRow = Json  # {column: value}, columns of `make_method_comparison_table`.
+ModelScoreRow = (
+    Json  # {column: value}, columns of `tabulate_models_by_task_with_costs`.
+)
 MethodName: TypeAlias = str  # A key of TABLE, such as "NAS".
 FlopsParametersOrBytes: TypeAlias = str
 MajorityOrBagOfWords: TypeAlias = str
@@ -351,7 +353,7 @@ def count_method_flops(
     profile: ProfileName,
     method_name: MethodName,
     flops_budget_in_twelfths: int,
-    searched_architecture: KeptIndices | None = None,
+    searched_architecture: IndicesPerLayerByKind | None = None,
 ) -> int:
     """Return the FLOPs of one forward pass of a compressed model on 128 tokens.
 
@@ -563,7 +565,7 @@ def select_and_label_model_runs(runs_frame: pd.DataFrame) -> pd.DataFrame:
     return runs_frame.assign(method=runs_frame["model"], model=list(names))
 
 
-def make_method_comparison_table(
+def tabulate_models_by_task_with_costs(
     runs_frame: pd.DataFrame, profile: ProfileName
 ) -> pd.DataFrame:
     """Return a table that compares compression methods: a line for each model and task.
@@ -644,7 +646,7 @@ class ModelCosts(NamedTuple):
 def count_model_costs(
     profile: ProfileName,
     run_row: ResultRow,
-    searched_architecture: KeptIndices | None,
+    searched_architecture: IndicesPerLayerByKind | None,
 ) -> ModelCosts:
     """Return a trained model's FLOPs, parameters and bytes, each in millions.
 

@@ -253,7 +253,7 @@ def make_frontier_table(profile: ProfileName) -> pd.DataFrame:
     times = {"task": ""}
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
-    table = frontier.make_method_comparison_table(frame, profile).assign(
+    table = frontier.tabulate_models_by_task_with_costs(frame, profile).assign(
         source=compare.describe_source_of_scores(frame, profile)
     )
     places = list(zip(table["task"], table["model"], strict=True))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NumberOrTensor: TypeAlias = Any
 # What pruning keeps, such as {"heads": [[0, 3], ...]}, with a list of kept indices for
 # each layer.
-KeptIndices: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
+IndicesPerLayerByKind: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 # Widths of one layer, such as {"heads": 3, "ffn": 768}, where "ffn" counts neurons. A
 # search over more widths adds "embedding", "qk" and "v".
 WidthByHeadsFfnEmbeddingQkAndV: TypeAlias = Mapping[str, NumberOrTensor]
@@ -426,7 +426,7 @@ def count_parameters_of_layers(
 
 
 def count_kept_indices_by_layer(
-    kept_indices: KeptIndices,
+    kept_indices: IndicesPerLayerByKind,
 ) -> list[WidthByHeadsFfnEmbeddingQkAndV]:
     """Return the widths of each layer of a pruned network, for `count_flops_of_layers`.
 

@@ -113,7 +113,7 @@ def estimate_score_variance_ratio(
     )
 
 
-def tabulate_search_and_final_scores(
+def tabulate_search_and_final_scores_by_candidate(
     final_and_search_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> pd.DataFrame:
@@ -156,7 +156,9 @@ def estimate_search_rank_correlation(
     search], each with a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
     unused_measure_argument: not used; other measures with this signature need it."""
-    both = tabulate_search_and_final_scores(final_and_search_frames, columns_by_task)
+    both = tabulate_search_and_final_scores_by_candidate(
+        final_and_search_frames, columns_by_task
+    )
     search, final = both.to_numpy().T
     return paired.estimate_kendall_tau(search, final) if len(both) >= RANKED else None
 

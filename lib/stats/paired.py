@@ -273,7 +273,9 @@ def _compute_spearman(
         np.unique(column, return_inverse=True)[1] for column in (labels, *predictions.T)
     ]
     blocks = (
-        [weights] if isinstance(weights, np.ndarray) else weights.iterate_row_blocks()
+        [weights]
+        if isinstance(weights, np.ndarray)
+        else weights.iterate_weight_matrix_blocks()
     )
     correlations = []
     for counts in blocks:
@@ -325,7 +327,7 @@ class LeaveOneClusterOut:
         total = sums.sum(0, keepdims=True)
         return np.concatenate([total, total - sums])
 
-    def iterate_row_blocks(self) -> Iterator[np.ndarray]:
+    def iterate_weight_matrix_blocks(self) -> Iterator[np.ndarray]:
         """Yield the rows of the matrix in order, in blocks [B, N] of few rows."""
         yield np.ones((1, len(self.cluster_by_example)))
         clusters = np.arange(self.cluster_by_example.max() + 1)

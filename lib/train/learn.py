@@ -32,7 +32,7 @@ from lib.train.loop import SettingsJson
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
 # weights that the model has at the time of the call.
 Percent: TypeAlias = float
-ModelScorer = Callable[[], heads.MetricsAndArraysToSave]
+ComputeMetricsAndArrays = Callable[[], heads.MetricsAndArraysToSave]
 
 
 class HeldOutRows(NamedTuple):
@@ -159,7 +159,7 @@ class TaskTraining:
         self,
         model: PreTrainedModel,
         split_prefixes: str | tuple[str, ...] = ("dev", "unseen"),
-    ) -> dict[SplitName, ModelScorer]:
+    ) -> dict[SplitName, ComputeMetricsAndArrays]:
         """Make for each split of the rows a function that scores a model on it.
 
         Returns {split name: f() -> ({metric: value}, {name: array})}. The arrays are to
@@ -169,7 +169,7 @@ class TaskTraining:
 
         split_prefixes: beginnings of the names of the splits that are wanted."""
 
-        def make_scorer(split_name: str) -> ModelScorer:
+        def make_scorer(split_name: str) -> ComputeMetricsAndArrays:
             encoded, marks = self.encode_split(split_name)
             if split_name == "unseen":
                 marks = partial(
@@ -185,7 +185,7 @@ class TaskTraining:
             if name.startswith(split_prefixes)
         }
 
-    def measure_selection_score(self, score_model: ModelScorer) -> float:
+    def measure_selection_score(self, score_model: ComputeMetricsAndArrays) -> float:
         """Return the score by which this training selects its best model.
 
         Higher is better. It is the mean of the metrics that the training's settings
@@ -289,7 +289,9 @@ def train_and_save(
 
 
 def score_and_save_predictions(
-    run: TrainingOutput, scorers: Mapping[SplitName, ModelScorer], name_prefix: str = ""
+    run: TrainingOutput,
+    scorers: Mapping[SplitName, ComputeMetricsAndArrays],
+    name_prefix: str = "",
 ) -> Metrics:
     """Score a model on every split, save its predictions, and return {metric: value}.
 

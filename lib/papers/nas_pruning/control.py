@@ -38,7 +38,7 @@ from lib.core.names import Refused, derive_seed
 from lib.core.options import LayerAndGateKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
-from lib.stats.cost import KeptIndices
+from lib.stats.cost import IndicesPerLayerByKind
 
 GateKind: TypeAlias = str  # "heads", "ffn" (neurons), "embedding", "qkv" or the like.
 GateAlphas: TypeAlias = np.ndarray  # Parameters of all gates [N].
@@ -614,7 +614,7 @@ def split_by_region(
 
 def list_kept_indices(
     gate_count_by_region: GateCountByRegion, is_on: GateMask
-) -> KeptIndices:
+) -> IndicesPerLayerByKind:
     """Return the indices of the heads and neurons that a pruning search keeps.
 
     The result is {"heads": L lists of indices, "neurons": L lists}, the arguments of

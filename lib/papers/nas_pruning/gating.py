@@ -28,7 +28,7 @@ from lib.papers.nas_pruning.control import (
     make_encoder_flops_function,
 )
 from lib.papers.nas_pruning.options import Gates
-from lib.stats.cost import KeptIndices
+from lib.stats.cost import IndicesPerLayerByKind
 from lib.stats.metrics import Metrics
 from lib.train import loop
 
@@ -259,7 +259,7 @@ def count_inference_flops(model: PreTrainedModel) -> int:
 
 
 def list_kept_gate_counts(
-    kept_indices: KeptIndices, gate_count_by_region: GateCountByRegion
+    kept_indices: IndicesPerLayerByKind, gate_count_by_region: GateCountByRegion
 ) -> list[int]:
     """Return how many heads or neurons a pruned model keeps in each layer.
 

@@ -12,7 +12,7 @@ from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning.gating import GateSearch, count_inference_flops
 from lib.papers.nas_pruning.objectives import build_objective_loss
 from lib.papers.nas_pruning.options import Gates, Objective
-from lib.stats.cost import KeptIndices
+from lib.stats.cost import IndicesPerLayerByKind
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
@@ -47,7 +47,7 @@ def nas_search(
 def retrain(
     training: TaskTraining,
     objective: SettingsJson,
-    architecture: KeptIndices | None = None,
+    architecture: IndicesPerLayerByKind | None = None,
 ) -> Metrics:
     """Cut all but the kept heads and neurons out of a model, and train what is left.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RankingScore: TypeAlias = float
 # f(features [N, F]) -> bool [N], whether each network is promising.
-PromisingNetworkClassifier: TypeAlias = Callable[[np.ndarray], np.ndarray]
+IsPromisingFunction: TypeAlias = Callable[[np.ndarray], np.ndarray]
 BATCH = 8  # Number of candidates that a classifier judges in one call, to save time.
 # The search method "cascade" filters random candidates by a series of classifiers. The
 # first is fitted on evaluated candidates, each further one on the better half of those
@@ -98,15 +98,15 @@ def propose_candidate(
         return sample_unevaluated_candidate(
             space,
             seen,
-            fit_promising_network_classifiers(space, history, options),
+            fit_promising_network_cascade(space, history, options),
             options,
             rng,
         )
 
 
-def fit_promising_network_classifiers(
+def fit_promising_network_cascade(
     space: Space, history: list[Evaluation], options: Search
-) -> Sequence[PromisingNetworkClassifier]:
+) -> Sequence[IsPromisingFunction]:
     """Return classifiers that tell which networks are promising.
 
     They are fitted on the scores of earlier networks. Each is a function features [N,
@@ -132,7 +132,7 @@ def fit_promising_network_classifiers(
 def sample_unevaluated_candidate(
     space: Space,
     evaluated_network_keys: set[str],
-    promising_network_classifiers: Sequence[PromisingNetworkClassifier],
+    promising_network_classifiers: Sequence[IsPromisingFunction],
     options: Search,
     rng: np.random.Generator,
 ) -> Net | None:
@@ -146,7 +146,7 @@ def sample_unevaluated_candidate(
     evaluated_network_keys: texts that identify the networks that were evaluated before,
     as `Space.make_deduplication_key` returns them.
     promising_network_classifiers: functions features [N, F] -> bool [N], as
-    `fit_promising_network_classifiers` returns them; [] accepts every network."""
+    `fit_promising_network_cascade` returns them; [] accepts every network."""
     best = None
     reached = -1
     size = BATCH if promising_network_classifiers else 1
