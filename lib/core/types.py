@@ -1,11 +1,12 @@
 """This module has type aliases that several packages of lib use."""
 
-from collections.abc import Iterator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
-T = TypeVar("T")
+from lib.model.options import ContextYield as ContextYield
+from lib.model.options import IndicesPerLayerByKind as IndicesPerLayerByKind
+
 Json = dict[str, Any]  # JSON object: {name: JSON value}.
 CsvRow = dict[str, str]  # {column of a CSV file: text of the cell}.
 ReasonOrEmpty = str  # Sentence on what is wrong or missing; "" where nothing is.
@@ -22,10 +23,9 @@ Seed: TypeAlias = int
 Points: TypeAlias = float  # Score, or difference of scores, in points of 100.
 # None in the place of a setting: that of the profile is taken.
 ProfileDefault: TypeAlias = None
-# What a `with` block gets: return type of a generator under `contextmanager`.
-ContextYield: TypeAlias = Iterator[T]
 SplitName: TypeAlias = str  # "train", "dev", "test" or "unseen".
 ClassName: TypeAlias = str
+Sentence: TypeAlias = str
 ModelInput: TypeAlias = str  # Argument of a model's forward pass, such as "input_ids".
 Digest: TypeAlias = str  # Hexadecimal digits of a hash.
 TokenCount: TypeAlias = int

@@ -10,12 +10,10 @@ from typing import Literal, TypeAlias
 import torch
 from torch import nn
 
-from .options import AllKept, Refused, check_known_name
+from .options import AllKept, IndicesPerLayerByKind, Refused, check_known_name
 from .parts import AnyModule, get_layers, slice_linear
 from .places import FFN1, FFN2, KEY, OUT, QKV, QUERY, VALUE
 
-# {kind, such as "heads": list of indices for each of L layers}.
-IndicesPerLayerByKind = dict[str, list[list[int]]]
 UnitCountByKind = dict[str, int]  # {kind, such as "heads": number in a layer}.
 UnprunedProjection = str  # Matrix that keeps all heads: "v" or "o".
 KeepFirst: TypeAlias = None  # None in the place of scores: the first units stay.

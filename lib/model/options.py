@@ -47,6 +47,8 @@ AllKept: TypeAlias = None  # None in the place of indices or a mask: nothing is 
 T = TypeVar("T")
 # What a `with` block gets: return type of a generator under `contextmanager`.
 ContextYield: TypeAlias = Iterator[T]
+# What pruning keeps: {kind, such as "heads": list of indices for each of L layers}.
+IndicesPerLayerByKind: TypeAlias = dict[str, list[list[int]]]
 LayerAndGateKind = tuple[int, str]  # (layer, kind of gate), such as (0, "heads").
 
 

@@ -25,7 +25,15 @@ from lib.core.papers import import_module_of_each_paper
 from lib.core.rows import ResultRow
 from lib.core.spec import Spec
 from lib.core.store import Run
-from lib.core.types import Json, MetricName, ModelName, Points, ProfileName, TaskName
+from lib.core.types import (
+    IndicesPerLayerByKind,
+    Json,
+    MetricName,
+    ModelName,
+    Points,
+    ProfileName,
+    TaskName,
+)
 from lib.methods import (
     METHODS,
     import_method,
@@ -43,7 +51,6 @@ from lib.papers.points import (
 )
 from lib.stats import compare, cost, paired
 from lib.stats.compare import MetricColumn
-from lib.stats.cost import IndicesPerLayerByKind
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -37,6 +37,7 @@ from lib.core.types import (
     ProfileDefault,
     ProfileName,
     Seed,
+    Sentence,
     TaskName,
     TokenCount,
 )
@@ -63,7 +64,6 @@ TrainingAndHeldOutRowCounts: TypeAlias = tuple[int, int]
 AllTrainingRows: TypeAlias = None  # None in the place of a number of rows.
 DataModelOrTaskTitle: TypeAlias = str
 CoreSeconds: TypeAlias = float
-Sentence: TypeAlias = str
 RunArguments = Json  # {argument of a step: value}.
 
 

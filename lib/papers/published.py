@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from lib.core import disk
 from lib.core.names import check_known_name
 from lib.core.paths import PUBLISHED
-from lib.core.types import ProfileName
+from lib.core.types import ProfileName, Sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,6 @@ PaperFolderName: TypeAlias = str  # Such as "ghostbert".
 PrintedColumn: TypeAlias = str
 PlaceInPaper: TypeAlias = str  # Such as "table03".
 RemarkColumn: TypeAlias = str  # Such as "table", "row", "printed" or "reason".
-Sentence: TypeAlias = str
 
 
 class PrintedNumber(float):

@@ -9,7 +9,7 @@ the pruned features from the kept ones. One multiply-accumulate is two FLOPs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from lib.core import disk
 from lib.core.names import Refused, check_value_is_allowed
 from lib.core.options import Ghost
+from lib.core.types import IndicesPerLayerByKind
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
 NumberOrTensor: TypeAlias = Any
-# What pruning keeps, such as {"heads": [[0, 3], ...]}, with a list of kept indices for
-# each layer.
-IndicesPerLayerByKind: TypeAlias = Mapping[str, Sequence[Sequence[int]]]
 # Widths of one layer, such as {"heads": 3, "ffn": 768}, where "ffn" counts neurons. A
 # search over more widths adds "embedding", "qk" and "v".
 WidthByHeadsFfnEmbeddingQkAndV: TypeAlias = Mapping[str, NumberOrTensor]

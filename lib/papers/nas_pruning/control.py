@@ -36,9 +36,9 @@ import numpy as np
 
 from lib.core.names import Refused, derive_seed
 from lib.core.options import LayerAndGateKind
+from lib.core.types import IndicesPerLayerByKind
 from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning.options import Gates
-from lib.stats.cost import IndicesPerLayerByKind
 
 GateKind: TypeAlias = str  # "heads", "ffn" (neurons), "embedding", "qkv" or the like.
 GateAlphas: TypeAlias = np.ndarray  # Parameters of all gates [N].

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from lib.core.store import TrainingOutput
+from lib.core.types import IndicesPerLayerByKind
 from lib.model import gates
 from lib.model.cut import count_prunable_units
 from lib.model.parts import get_layers
@@ -28,7 +29,6 @@ from lib.papers.nas_pruning.control import (
     make_encoder_flops_function,
 )
 from lib.papers.nas_pruning.options import Gates
-from lib.stats.cost import IndicesPerLayerByKind
 from lib.stats.metrics import Metrics
 from lib.train import loop
 

@@ -6,13 +6,13 @@ Each step calls `train_and_save` (lib.train.learn) with its own loss and callbac
 import torch
 import transformers
 
+from lib.core.types import IndicesPerLayerByKind
 from lib.model import backbone, gates, masks
 from lib.model.parts import count_parameters, get_encoder
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning.gating import GateSearch, count_inference_flops
 from lib.papers.nas_pruning.objectives import build_objective_loss
 from lib.papers.nas_pruning.options import Gates, Objective
-from lib.stats.cost import IndicesPerLayerByKind
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
