@@ -1,6 +1,7 @@
 """The fair comparisons of mini: their plan and rule, their rows, and what they differ
 in."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +13,12 @@ from conftest import made, scored, untrained
 
 from lib import data
 from lib.claims import evidence, judging, lists, notebook
-from lib.claims.cells import parse_comparisons, parse_seeds
+from lib.claims.cells import parse_comparisons, parse_seeds, select_compared_rows
 from lib.core import paths
 from lib.core.options import Distil, Ghost, Numerics, Targets, Train
 from lib.core.rows import Row
 from lib.core.spec import Spec, to_plain_json
+from lib.core.store import Store
 from lib.model import backbone
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -475,3 +477,20 @@ def test_a_plain_mix_is_loaded_as_it_was(tiny, sentences, tokenizer, tmp_path):
     with torch.no_grad():
         one, other = (each.eval()(**batch)[0] for each in (model, again))
     assert torch.equal(one, other)
+
+
+@pytest.mark.papers("ghostbert")
+@pytest.mark.parametrize("claim_id", ["F16", "F17"])
+def test_students_whose_losses_are_compared_have_one_teacher(claim_id):
+    claim, store, compared = lists.read_claims()[claim_id], Store(), 0
+    for comparison in parse_comparisons(claim["cells"]):
+        scores = defaultdict(set)
+        for row in select_compared_rows(
+            [comparison], judging.list_grid_rows_of_claim(claim)
+        ):
+            run = store.look_up_run_and_state(row.spec)["run"]
+            if run and "teacher_score" in run.metrics:
+                scores[row["task"], row["seed"]].add(run.metrics["teacher_score"])
+        assert all(len(of_seed) == 1 for of_seed in scores.values()), comparison.text
+        compared += len(scores)
+    assert compared

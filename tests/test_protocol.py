@@ -135,3 +135,20 @@ def test_the_level_of_a_whole_model_is_that_of_its_trial():
             row["task"]: float(row["score"]) for row in lines if row["passes"] == "yes"
         }
         assert grids.LEVEL[scale] == levels
+
+
+def test_pairs_of_two_processors_are_of_the_published_comparisons():
+    judged = {
+        (row["profile"], row["claim"], row["cell"], row["task"]): row
+        for row in source.read_verdicts_csv()
+    }
+    lines = lists.read_csv_in_published_folder("two_processors")
+    assert lines
+    for line in lines:
+        place = line["profile"], line["claim"], line["comparison"], line["task"]
+        found = judged[place]
+        told = line["shown"], line["word"]
+        assert told == (found["shown"], found["word"]), (
+            "python tests/two_processors.py",
+            place,
+        )

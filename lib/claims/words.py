@@ -44,9 +44,10 @@ from lib.stats.measures import tabulate_search_and_final_scores_by_candidate
 # before it, rule by which it is given)}, in the order in which the rules are tried.
 # CHECKS: {outcome for a printed number that is computed again, such as "equal": its
 # symbol}. READING: paragraphs that explain the outcomes to readers.
-WORDS, CHECKS, READING = map(
+# MEASURED_ON: {profile: sentence on encoder, rows and intervals of its comparisons}.
+WORDS, CHECKS, READING, MEASURED_ON = map(
     disk.read_toml(Path(__file__).with_suffix(".toml")).__getitem__,
-    ("WORDS", "CHECKS", "READING"),
+    ("WORDS", "CHECKS", "READING", "MEASURED_ON"),
 )
 # "not measured", "agrees", "the other way round", "no such effect here", "too noisy to
 # say".
@@ -192,6 +193,27 @@ class Result:
             if is_interim
             else ""
         )
+
+    @property
+    def seed_count_text(self) -> str:
+        """Return the number of seeds of the estimate: "5 seeds".
+
+        It is "6 to 10 seeds" for a mean over tasks where seeds with a collapsed run
+        leave fewer on some tasks, "50 turns" for times, and "no seeds" without an
+        estimate. Templates of pages quote this text."""
+        replicates = self.comparison.measured_quantity.replicates
+        if self.estimate is None:
+            return f"no {replicates}"
+        fewest = self.estimate.n_seeds
+        if self.collapsed and fewest < self.ended_seed_count:
+            return f"{fewest} to {self.ended_seed_count} {replicates}"
+        return f"{fewest} {replicates}"
+
+    @property
+    def seeds_in_brackets(self) -> str:
+        """Return " (5 seeds)", or "" where other text counts the seeds already."""
+        is_told_elsewhere = self.unmeasured_reason or self.seed_progress_text
+        return "" if is_told_elsewhere else f" ({self.seed_count_text})"
 
     @property
     def remarks_in_brackets(self) -> str:
@@ -477,16 +499,8 @@ class Verdict:
     def seed_count_text(self) -> str:
         """Return the number of seeds of the claim's first comparison: "5 seeds".
 
-        It is "6 to 10 seeds" for a mean over tasks where seeds with a collapsed run
-        leave fewer on some tasks, and "no seeds" without an estimate. Templates of
-        pages quote this text."""
-        first = self.first_result
-        if not (first and first.estimate):
-            return "no seeds"
-        fewest = first.estimate.n_seeds
-        if first.collapsed and fewest < first.ended_seed_count:
-            return f"{fewest} to {first.ended_seed_count} seeds"
-        return f"{fewest} seeds"
+        It is "no seeds" without a comparison. Templates of pages quote this text."""
+        return self.first_result.seed_count_text if self.first_result else "no seeds"
 
     def __str__(self) -> str:
         """Return the effect of the claim's first comparison with its 95 % interval.
@@ -881,7 +895,8 @@ def describe_collapsed_runs(
 
     A run has collapsed if it scores no better than chance. An example is "2 of 9 runs
     of 30 % IMP collapsed". For a model that the claim expects to fail, the text says at
-    how many seeds it comes within 10 points of the other model instead.
+    how many seeds it comes within 10 points of the other model instead, or that its
+    collapsed runs count.
 
     comparison: the comparison of models.
     rows: rows of the compared runs, each with labels, run and metrics."""
@@ -914,7 +929,9 @@ def describe_collapsed_runs(
                     words = f"{name} comes within {NEAR:.0f} points of {rival} in"
                     lines[f"{words} {near} of {len(gaps)} seeds{place}"] = None
             elif lost and comparison.measure != "diverged":
-                lines[f"{lost} of {len(runs)} runs of {name} collapsed{place}"] = None
+                counts = ", which count" * (label in inputs.models_expected_to_collapse)
+                words = f"{lost} of {len(runs)} runs of {name} collapsed{counts}"
+                lines[f"{words}{place}"] = None
     return "; ".join(lines)
 
 

@@ -62,6 +62,7 @@ from lib.report.verdicts import (
     convert_verdict_to_json,
     format_verdict_counts,
     list_main_result_sentences,
+    list_measurement_sentences,
 )
 from lib.stats import compare
 from lib.stats.compare import MetricColumn
@@ -551,7 +552,8 @@ class Page:
                 or list_main_result_sentences(
                     verdicts, self.difference_sentences, scale, opening
                 )
-            ),
+            )
+            + list_measurement_sentences(verdicts, scale),
             "counts": format_verdict_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.state_by_run_name else "none needed"),
@@ -696,7 +698,8 @@ def list_score_caveats(runs: Runs) -> list[str]:
                     lines.append(
                         f"{row['task']}: the cosine of the mean vectors of {row['checkpoint']}, "
                         f"untouched, has a Spearman of {row['spearman']} and a Pearson of "
-                        f"{row['pearson']} on the {int(row['rows']):,} development rows"
+                        f"{row['pearson']} on the {int(row['rows']):,} development rows. So "
+                        "a difference there may show how well training keeps what the encoder knew"
                     )
     return lines
 

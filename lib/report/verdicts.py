@@ -11,8 +11,16 @@ from pathlib import Path
 import jinja2
 
 from lib.claims import lists, words
-from lib.claims.words import CHECKS, NO_EFFECT, READING, WORDS, Result, Verdict
-from lib.core.types import Json
+from lib.claims.words import (
+    CHECKS,
+    MEASURED_ON,
+    NO_EFFECT,
+    READING,
+    WORDS,
+    Result,
+    Verdict,
+)
+from lib.core.types import Json, ProfileName
 from lib.papers.grids import PROFILES
 from lib.stats.paired import SEEDS
 
@@ -105,23 +113,24 @@ def format_effect_printed_in_paper(result: Result) -> str:
 def format_result_sentence(result: Result) -> str:
     """Return a measured comparison as a sentence, with its numbers and its outcome.
 
-    An example is "Ghosts minus pruning on SST-2: +0.3 [−0.1, 0.8] points, printed +1.5:
-    no such effect here." Without any estimate it says why nothing was measured.
+    An example is "Ghosts minus pruning on SST-2: +0.3 [−0.1, 0.8] points (5 seeds),
+    printed +1.5: no such effect here." With too few seeds for an interval it has the
+    number alone, and without any estimate it says why nothing was measured.
 
     result: a comparison that tests a claim of a paper."""
     if result.unmeasured_reason and not result.estimate:
         return f"{result.sentence}: not measured ({result.unmeasured_reason})."
-    unit = "" if result.counts else f" {result.unit}"
+    seeds = "" if result.counts else f" {result.unit}{result.seeds_in_brackets}"
     printed = ""
     if result.printed is not None:
         printed = f", printed {format_effect_printed_in_paper(result)}"
     elif result.verdict_word == NO_EFFECT and result.smallest_effect_of_interest:
         printed = f", of interest from {result.format_number(result.smallest_effect_of_interest)}"
-    few = f" (a word takes {SEEDS} seeds)" if result.unmeasured_reason else ""
-    measured = (
-        f"{result.measured_effect_text}{unit}{printed}{result.remarks_in_brackets}"
-    )
-    return f"{result.sentence}: {measured}: {result.verdict_text}{few}."
+    measured = f"{result.measured_effect_text}{seeds}{printed}"
+    measured += result.remarks_in_brackets
+    if result.unmeasured_reason:
+        return f"{result.sentence}: {measured}; a verdict needs {SEEDS} seeds."
+    return f"{result.sentence}: {measured}: {result.verdict_text}."
 
 
 def list_main_result_sentences(
@@ -163,20 +172,31 @@ def list_main_result_sentences(
         for part in (sure, few, further)
     )
     intervals = [line for line in difference_sentences if "[" in line]
-    for part in (sure, intervals, few, further, list(difference_sentences)):
+    for part, results in (
+        (sure, [r for r in leading if not r.unmeasured_reason]),
+        (intervals, []),
+        (few, []),
+        (further, [r for r in cells if not r.unmeasured_reason]),
+        (list(difference_sentences), []),
+    ):
+        if len(part) > MOST and results:
+            rest = results[MOST - 1 :]
+            counts = words.format_verdict_word_counts(r.verdict_word for r in rest)
+            return [*part[: MOST - 1], f"{len(rest)} more below: {counts}."]
         if part:
             return part[:MOST]
+    measured = [r for r in cells if not r.unmeasured_reason]
     lesser = [
         f"{comparison_sentence_prefix}{format_result_sentence(r)}"
-        for r in cells
-        if not (r.unmeasured_reason or r.counts)
+        for r in measured
+        if not r.counts
     ]
     lines = []
     if cells:
         reasons = dict.fromkeys(r.unmeasured_reason or "–" for r in leading or cells)
         why = "; ".join([*reasons][:2])
         lines = [
-            f"No {'central ' * bool(lesser)}comparison of this page is measured at "
+            f"No {'central ' * bool(measured)}comparison of this page is measured at "
             f"{claim_test_profile}: {why}.",
             *lesser[:1],
         ]
@@ -188,6 +208,20 @@ def list_main_result_sentences(
             "when they are computed again."
         )
     return lines
+
+
+def list_measurement_sentences(
+    verdicts: Collection[Verdict], profile: ProfileName
+) -> list[str]:
+    """Return a sentence on what was trained for the comparisons that a page shows.
+
+    It names the encoder, the rows and what intervals cover, since a reader may see one
+    page alone. The list is empty where no comparison has scores of a task.
+
+    verdicts: Verdicts, each a claim of a paper with its measured comparisons.
+    profile: size of the experiments with the comparisons, such as "mini"."""
+    has_scores = any(r.task and r.estimate for v in verdicts for r in v.results)
+    return [MEASURED_ON[profile]] if has_scores and profile in MEASURED_ON else []
 
 
 def is_main_result_verdict(verdict: Verdict) -> bool:
@@ -215,8 +249,10 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     beside (whether it is one task of a mean over tasks).
 
     verdict: a claim of a paper with its measured comparisons."""
-    unknown = {"says": "", "role": "own", "paper": ""}
+    unknown = {"says": "", "role": "own", "paper": "", "rule": ""}
     claim = lists.read_claims().get(verdict.claim, unknown)
+    # No run of that profile is recorded, so a reader must not take it for this page's.
+    scope = "At the profile paper: " * ("at the profile paper" in claim["rule"])
     cells = [
         {
             "sentence": r.sentence
@@ -233,7 +269,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     ]
     return {
         "claim": verdict.claim,
-        "says": claim["says"],
+        "says": scope + claim["says"],
         "kind": verdict.kind,
         "paper": lists.PAPERS.get(claim["paper"], "the workbook"),
         "profile": verdict.profile,

@@ -44,7 +44,8 @@ class Measure:
     value_of_no_effect: the value that means no effect: 0 for a difference, 1 for a
     ratio.
     is_boolean: whether values are true or false, and are reported as counts of runs,
-    such as "8 of 10"."""
+    such as "8 of 10".
+    replicates: what the estimate's `n_seeds` counts, such as "seeds"."""
 
     unit: str
     metric_expression: str = ""
@@ -53,6 +54,7 @@ class Measure:
     rounding_step: float = 0.0
     value_of_no_effect: float = 0.0
     is_boolean: bool = False
+    replicates: str = "seeds"
 
 
 def smooth_loss(losses: np.ndarray, window_share: float = 0.05) -> np.ndarray:

@@ -158,5 +158,6 @@ MEASURES = {
         "times as fast as BERT-base",
         estimate_from_model_frames=estimate_speed_up,
         value_of_no_effect=1.0,
+        replicates="turns",
     ),
 }
