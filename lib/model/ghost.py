@@ -19,12 +19,12 @@ R output maps.
 With a single ghost feature all heads share one set of kernels (section 2.3); the 55.3K
 extra parameters of section 3.2.1 agree with it. The sum of the convolved outputs of the
 heads is then the convolution of their sum, so that the dense output is convolved once.
-The bias of the dense layer is convolved too; where a softmax makes the taps of a
-channel sum to 1, that makes a difference only at the two ends of a sentence.
+The bias of the dense layer is convolved too, so the ReLU acts on outputs with it.
 
 With more than one feature at "o" or "ffn2" each head and feature has its own kernel
 (appendix B.4). The outputs of the heads are then computed separately, without the bias,
-which is added to their sum.
+which is added to their sum. So one feature and several differ in this as well; the
+paper omits biases (section 2.1).
 
 At "v" and "qk" each kept head feeds each ghost head through its own kernel: M * (A - M)
 kernels. When heads are pruned before such a ghost module is added, the output

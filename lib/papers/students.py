@@ -1,8 +1,8 @@
 """This module describes the training of students: a fine-tuned model is pruned to a
 width, distilled, then fine-tuned.
 
-It is the procedure of DynaBERT (Hou et al. 2020). GhostBERT uses it for its models and
-for the pruned baselines beside them (section 2.3). `lib.papers.frontier`, the
+The pruning is DynaBERT's (Hou et al. 2020), the stages are GhostBERT's, for its models
+and for the pruned baselines beside them (section 2.3). `lib.papers.frontier`, the
 comparison of all papers, uses it too.
 
 A width m means that each layer keeps m of 12 attention heads, and the same share of its

@@ -186,7 +186,6 @@ class Page:
             # own data or model tests none, so it does not count these runs as its own.
             return frame
         lines: Any = frame.to_dict("records")
-        self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         states = {}
         reasons = {}
         command = notebook.format_notebook_run_command(self.id, self.profile)
@@ -254,6 +253,12 @@ class Page:
             self.expand_rows_to_planned_seeds(lookup_only_rows, "mini"),
             if_missing="skip",
         )
+        # A page without a grid of its own shows claims of many pages. Each of these
+        # says itself in which dtypes its runs are.
+        frames = [made] + [recorded_frame] * (not self.custom_data_and_model_notes)
+        for frame in frames if rows else ():
+            lines: Any = frame.to_dict("records")
+            self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         if len(made):
             display_text(
                 "",

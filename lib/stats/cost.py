@@ -4,7 +4,7 @@ Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A he
 F feed-forward neurons, L layers, M kept heads, k kernel size. GhostBERT prunes an
 encoder to M heads, which keeps M * D columns of queries, keys and values and M * F / A
 neurons in every layer. Embeddings, LayerNorms, output biases and the classifier stay
-whole (GhostBERT section 2.1). Ghost modules are its cheap convolutions that generate
+whole. Ghost modules are its cheap convolutions that generate
 the pruned features from the kept ones. One multiply-accumulate is two FLOPs."""
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ def _count_ghost_costs(
     weights = products = 0
     for position in ghost.positions:
         if position in ("qk", "v"):
-            # Each kept head feeds each pruned one through its own kernel (GhostBERT
-            # sections 2.3, 4.2).
+            # Each kept head feeds each pruned one through its own kernel. That is how
+            # the channel counts of GhostBERT's section 4.2 are read here.
             number = remaining * (shape.heads - remaining)
             channels = shape.hidden // shape.heads
         else:

@@ -216,7 +216,11 @@ def scale_network_to_profile(network_name_or_formula: str, profile: ProfileName)
     hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
     hidden = heads * round(hidden / heads)
     width = hidden * net.width // net.hidden
-    layers = tuple(net.layers[i * len(net.layers) // depth] for i in range(depth))
+    # EfficientBERT++ has each layer of EfficientBERT twice, at any depth.
+    repeats = max(1, len(net.layers) // 6)
+    repeats = repeats if depth % repeats == 0 else 1
+    pattern, count = net.layers[::repeats], depth // repeats
+    layers = tuple(pattern[i // repeats * len(pattern) // count] for i in range(depth))
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
 
 

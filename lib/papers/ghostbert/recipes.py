@@ -2,7 +2,8 @@
 and the costs in its tables.
 
 The paper is Huang et al., ACL 2021. At profile `paper` the settings are the printed
-ones (Appendix A.2, Table 8) wherever there is one. The small profiles `toy` and `mini`
+ones (Appendix A.2, Table 8) wherever there is one, but for the last stage, which learns
+from labels (section 2.3). The small profiles `toy` and `mini`
 have their own, chosen before their first recorded run;
 `data/published/ghostbert/deviations.toml` lists each difference.
 
