@@ -327,3 +327,27 @@ def test_nothing_is_drawn_at_random():
         (two.low, two.high, two.p), rel=1e-12
     )
     assert one == estimate_paired_difference(noisy("f1"))
+
+
+@pytest.mark.parametrize("seeds_of_second_task", [(0, 1, 2, 3), (10, 11, 12)])
+def test_the_variance_over_seeds_counts_shared_seeds_together_and_others_apart(
+    seeds_of_second_task,
+):
+    """Var(mean) of a mean over two tasks, in closed form for shared and disjoint
+    seeds."""
+    rights = {"a": (0, 1, 2, 3), "b": seeds_of_second_task}
+    gaps = {"a": [60, 70, 90, 60], "b": [20, 50, 10, 30][: len(seeds_of_second_task)]}
+    labels, pairs = np.zeros(100, int), []
+    for task, seeds in rights.items():
+        for seed, gap in zip(seeds, gaps[task], strict=True):
+            method = (np.arange(100) >= gap).astype(int)  # `gap` of 100 rows are right
+            pairs.append(
+                Pair(task, seed, labels, method, np.ones(100, int), "accuracy")
+            )
+    found = estimate_paired_difference(pairs)
+    a, b = (np.array(values, float) for values in gaps.values())
+    if len(a) == len(b):
+        expected = np.var((a + b) / 2, ddof=1) / len(a)
+    else:
+        expected = sum(np.var(x, ddof=1) / len(x) / 4 for x in (a, b))
+    assert found.deviation_over_seeds**2 / found.n_seeds == pytest.approx(expected)

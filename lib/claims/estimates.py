@@ -246,6 +246,30 @@ def estimate_comparison_of_measure(
     )
 
 
+def list_tasks_in_estimate_of_measure(
+    comparison: Comparison,
+    rows: Sequence[ResultRow],
+    columns_by_task: MetricColumnsByTask,
+) -> set[str]:
+    """Return the tasks over which `estimate_comparison_of_measure` takes its means.
+
+    They are those that all compared models have at all of their seeds, so a reader sees
+    which of the planned tasks the estimate is of. It is empty without an estimate.
+
+    rows: lines of a table of results, each with the labels and metrics of a run.
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
+    import pandas as pd
+
+    frame = add_value_column_of_measure(
+        comparison.measure, pd.DataFrame(rows), columns_by_task
+    )
+    # pyrefly: ignore[bad-argument-type]  # pandas' stub lets columns be any Hashable.
+    parts = make_data_frame_per_model(comparison, frame.to_dict("records"))
+    if not all(map(len, parts)):
+        return set()
+    return {*select_rows_of_common_tasks(parts)[0]["task"]}
+
+
 def select_rows_of_common_tasks(
     model_frames: Sequence[pd.DataFrame],
 ) -> list[pd.DataFrame]:

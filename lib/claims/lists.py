@@ -164,7 +164,7 @@ def read_cells_csv_by_claim_and_comparison() -> dict[ClaimAndComparison, CsvRow]
 
     The file describes each comparison that a claim makes. Its columns are `sentence`
     (the comparison in words), `short` (an axis label), `interest` (the smallest effect
-    of interest, fixed before the runs), `same_as` (id of another claim that makes the
+    of interest, named with the first seeds), `same_as` (id of another claim that makes the
     same comparison and counts it, or ""), and in some files `needs` (other papers whose
     models are compared)."""
     every = (
@@ -190,7 +190,7 @@ def find_cells_csv_row(claim_id: str, comparison_text: str) -> CsvRow:
 def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTask:
     """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
-    The effects were fixed before the runs, in the unit of the comparison. A measured
+    The effects were named with the first seeds, in the unit of the comparison. A measured
     interval is tested against them where the paper prints no value. The task "" stands
     for all tasks."""
     effects = {}

@@ -35,7 +35,7 @@ class PlannedComparison:
     def find_smallest_effect_of_interest(self, task: str) -> float:
         """Return the smallest effect of interest of this comparison on a task.
 
-        It was fixed before the runs, in the unit of the comparison. It is nan where
+        It was named with the first seeds, in the unit of the comparison. It is nan where
         none was fixed."""
         effects = lists.read_smallest_effects_of_interest(self.claim_id)
         text = self.comparison.text

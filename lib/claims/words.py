@@ -27,6 +27,7 @@ from lib.claims.estimates import (
     count_planned_and_ended_seeds,
     estimate_comparison_effect,
     group_rows_by_model,
+    list_tasks_in_estimate_of_measure,
     make_data_frame_per_model,
     pair_runs_of_compared_models,
     select_compared_rows_and_unify_dtypes,
@@ -101,7 +102,7 @@ class Result:
     or not run yet.
     printed: the effect that the paper prints for this comparison; None where it prints
     none.
-    smallest_effect_of_interest: the smallest effect of interest, fixed before the runs;
+    smallest_effect_of_interest: the smallest effect of interest, named with the first seeds;
     None for none.
     is_single_task_of_mean: whether it is the result on one task, shown beside the
     result on the mean over tasks. Totals count only the mean.
@@ -207,7 +208,7 @@ class Result:
         fewest = self.estimate.n_seeds
         if self.collapsed and fewest < self.ended_seed_count:
             return f"{fewest} to {self.ended_seed_count} {replicates}"
-        return f"{fewest} {replicates}"
+        return f"{fewest} {replicates.removesuffix('s') if fewest == 1 else replicates}"
 
     @property
     def seeds_in_brackets(self) -> str:
@@ -302,9 +303,14 @@ class Result:
         which the claim holds, such as 0 for "> 0". For "no such effect here" it is the
         printed effect or the smallest of interest (`reference_effect`). For "too noisy
         to say" the largest p of all these tests is returned. The result is None without
-        an interval."""
+        an interval, and where nothing is tested: for times, and for claims that no run,
+        or every run, has a property."""
         word, e, aim = self.verdict_word, self.estimate, self.reference_effect
-        if word == NOT_MEASURED or e is None:
+        # Turns of a timing on one machine are no sample, and where a claim is that no
+        # run, or every run, has a property, counting decides.
+        is_tested = self.comparison.measured_quantity.replicates == "seeds"
+        is_tested &= not self.counts or len({*self.comparison.bounds}) > 1
+        if word == NOT_MEASURED or e is None or not is_tested:
             return None
         ends = [
             e.compute_p_value(end) for end in self.comparison.bounds if isfinite(end)
@@ -773,8 +779,25 @@ def make_results_of_comparison(
     # A comparison whose models are on different tasks compares these tasks with each
     # other, so it has no mean over tasks.
     apart = len({dict(where).get("task") for _, where in comparison.models}) > 1
+    is_estimated_from_model_frames = bool(
+        comparison.measured_quantity.estimate_from_model_frames
+    )
     if len(by_task) < 2 or comparison.measure or apart:
-        return [make_result_from_rows(comparison, rows, "/".join(sorted(by_task)))]
+        tasks = every = sorted(by_task)
+        if not (apart or len(every) < 2 or is_estimated_from_model_frames):
+            estimated = list_tasks_in_estimate_of_measure(
+                comparison, rows, inputs.columns_by_task
+            )
+            tasks = sorted(estimated) or every
+            rows = [row for row in rows if row["task"] in tasks]
+        result = make_result_from_rows(comparison, rows, "/".join(tasks))
+        if tasks == every:
+            return [result]
+        absent = (
+            f"{len(every) - len(tasks)} of {len(every)} tasks lack a run that counts"
+        )
+        remarks = filter(None, [result.collapsed, absent])
+        return [replace(result, collapsed="; ".join(remarks))]
     alone = [
         make_result_from_rows(comparison, part, task, is_single_task_of_mean=True)
         for task, part in by_task.items()

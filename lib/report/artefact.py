@@ -153,6 +153,7 @@ class Page:
         self,
         rows: Sequence[Row],
         if_missing: Literal["run_if_by_hand", "run_always", "skip"] = "run_if_by_hand",
+        tells_dtypes: bool = True,
     ) -> pd.DataFrame:
         """Return a DataFrame with the results of experiments, a line for each.
 
@@ -166,7 +167,9 @@ class Page:
         if_missing: what happens to missing runs. "run_if_by_hand" executes them first
         if the notebook is run by hand; a command that makes pages has executed them
         before. "run_always" executes them always. "skip" neither executes nor reports
-        them."""
+        them.
+        tells_dtypes: whether the page says how many comparisons are in bfloat16 and how
+        many in float32, where it has both."""
         lost = {}
         is_made = if_missing != "skip"
         if if_missing == "run_always" or is_made and not os.environ.get(notebook.BATCH):
@@ -186,6 +189,8 @@ class Page:
             # own data or model tests none, so it does not count these runs as its own.
             return frame
         lines: Any = frame.to_dict("records")
+        if tells_dtypes:
+            self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         states = {}
         reasons = {}
         command = notebook.format_notebook_run_command(self.id, self.profile)
@@ -252,13 +257,10 @@ class Page:
         recorded_frame = self.collect_result_frame(
             self.expand_rows_to_planned_seeds(lookup_only_rows, "mini"),
             if_missing="skip",
+            # A page without runs of its own shows claims of many pages, each of which
+            # tells its dtypes.
+            tells_dtypes=bool(rows),
         )
-        # A page without a grid of its own shows claims of many pages. Each of these
-        # says itself in which dtypes its runs are.
-        frames = [made] + [recorded_frame] * (not self.custom_data_and_model_notes)
-        for frame in frames if rows else ():
-            lines: Any = frame.to_dict("records")
-            self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         if len(made):
             display_text(
                 "",

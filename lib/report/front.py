@@ -168,7 +168,7 @@ def compute_expected_effect_minus_no_effect(verdict_row: Mapping[str, str]) -> f
 
     The index of pages draws measured effects relative to it. The expected effect is the
     one that the paper prints or, where it prints none, the smallest effect of interest
-    that was fixed before the runs. The result is 0 where both are missing. The value of
+    that was named with the first seeds. The result is 0 where both are missing. The value of
     no effect is 0 for a difference and 1 for a ratio.
 
     verdict_row: a row of `verdicts.csv`, which is a measured comparison."""

@@ -99,7 +99,7 @@ def format_effect_printed_in_paper(result: Result) -> str:
     """Return the effect that a paper prints for a comparison, as text for a table.
 
     Where the paper prints none, the text is the smallest effect of interest that was
-    fixed before the runs, in brackets. It is "" where there is neither of these.
+    named with the first seeds, in brackets. It is "" where there is neither of these.
 
     result: a comparison that tests a claim of a paper, as it was measured."""
     if result.printed is None:

@@ -99,7 +99,7 @@ class Estimate:
     ratio.
     claimed_region: (low, high) between which a paper claims that the value lies; () for
     none.
-    smallest_effect_of_interest: the smallest effect of interest, fixed before the runs;
+    smallest_effect_of_interest: the smallest effect of interest, named with the first seeds;
     nan for none."""
 
     mean: float
@@ -431,14 +431,15 @@ def estimate_contrast(
     for gaps in left_out.values():
         estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
         of_examples += (len(estimates) - 1) * float(np.var(estimates))
-    # Where a seed lacks a task, the mean of the task over its other seeds stands in.
-    # Otherwise tasks of different difficulty would add to the variance between seeds.
-    filled = np.where(values.mask, centre[:, :, None], values.data)
-    per_seed = np.einsum("gt,gts->s", weight, filled)
     n, spread, of_seeds = int(counts[counts > 0].min()), np.nan, 0.0
     if n > 1:
-        spread = float(per_seed.std(ddof=1))
-        of_seeds = spread**2 / n
+        # What a seed adds to the error of the mean: its deviations from the means of
+        # groups and tasks. Groups and tasks without this seed have none. The sum of
+        # squares is the variance of the mean, for shared seeds and for disjoint ones.
+        scale = weight / np.sqrt(np.maximum(counts * (counts - 1), 1))
+        deviations = np.where(values.mask, 0.0, values.data - centre[:, :, None])
+        of_seeds = float((np.einsum("gt,gts->s", scale, deviations) ** 2).sum())
+        spread = (of_seeds * n) ** 0.5
     total = of_seeds + of_examples
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else inf
     low, high, p = _compute_t_interval(mean, total, freedom)

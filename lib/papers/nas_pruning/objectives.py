@@ -86,8 +86,9 @@ def build_hidden_state_loss(
     mean squared errors of the embedding output and of the layers' outputs. "attention"
     has those of attention scores before the softmax, if the options ask for it. A
     student of another width than its teacher gets a linear layer to the teacher's
-    width. It is trained with the student, as in TinyBERT's code, and removed
-    afterwards. Raises Refused where neither number of layers divides the other.
+    width. It is trained with the student and removed afterwards. TinyBERT's code has
+    such a layer at equal widths too. Raises Refused where neither number of layers
+    divides the other.
 
     training: the task's rows and the teacher."""
     teacher, _ = training.teacher

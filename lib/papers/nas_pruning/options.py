@@ -23,7 +23,8 @@ class Gates(Option):
     "qkv" (their channels). The test on handwritten digits has "inputs" (pixels and
     noise).
     ratio: R*, the target share of the whole model's FLOPs, such as 0.3.
-    share: largest share of the gates that may switch in one step; 0.1 in the report.
+    share: largest share of the gates of a group that may switch in one step, rounded
+    up; 0.1 in the report.
     quota: whether `share` holds for the gates of each kind in each "layer", or for
     "all" gates of the model together. The report says "region" and does not define it.
     update: how a gate's alpha changes: by a jump of 10, which switches it. The report

@@ -70,7 +70,7 @@ WINNING: dict[str, float] = S.WINNING
 GATES: Json = S.GATES
 REPORTED: Json = S.REPORTED
 # Metrics of Table 10, which compares with iterative magnitude pruning (IMP). The paper
-# on IMP reports only accuracies and, for STS-B, Pearson's correlation.
+# on IMP reports accuracies, Matthews' correlation for CoLA and Pearson's for STS-B.
 AGAINST_IMP = COLUMNS[0], COLUMNS[3]
 LOGITS = Objective("prediction")
 TINYBERT = Objective("soft_cross_entropy")
