@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -495,15 +495,18 @@ def export_model_of_run(args: argparse.Namespace) -> None:
     run = opened.find_run_by_name(args.run)
     from lib.export import writer  # Imported late: it loads torch, which takes seconds.
 
-    run = opened.find_run_with_weights(run, args.keep)
     folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        why = "is not empty" if folder.is_dir() else "is a file"
+        raise Refused(f"{folder} {why}: name a new folder with --to, or delete it")
     task = opened.find_task_of_run(run)
+    run = opened.find_run_with_weights(run, args.keep)
     labels = task.labels if task and not task.span else None
-    with disk.raise_full_disk_as_oserror(folder):
-        exported = writer.export_model(run.model_folder, folder, labels, args.onnx)
-        card.make_model_card(run, exported).save(folder / "README.md")
+    with disk.raise_full_disk_as_oserror(folder), disk.write_atomically(folder) as made:
+        exported = writer.export_model(run.model_folder, made, labels, args.onnx)
+        card.make_model_card(run, exported).save(made / "README.md")
     for form, most in exported["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
     print(
@@ -613,7 +616,7 @@ def download_checkpoint_or_data(args: argparse.Namespace) -> None:
     if task and source in read.SOURCES:
         print(
             paths.format_project_path(
-                read.download_task_from_hub(task, paths.DATA / source)
+                read.download_task_from_hub(task, paths.data_root() / source)
             )
         )
     else:
@@ -637,9 +640,10 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
     parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     command_line = sys.argv[1:] if command_line is None else command_line
-    epilog = (
-        describe_user_data_options() if {"-h", "--help"} & {*command_line[1:]} else ""
-    )
+    epilog = ""
+    if {"-h", "--help"} & {*command_line[1:]}:
+        with suppress(Refused):  # A wrong setting is told by the command itself.
+            epilog = describe_user_data_options()
     for name, (function, arguments) in COMMANDS.items():
         has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(

@@ -12,7 +12,7 @@ import pytest
 from conftest import untrained
 from test_sweep import teacher, until
 
-from lib.cluster import backends, executors
+from lib.cluster import backends, executors, remote
 from lib.cluster.executors import Resources, estimate_resources
 from lib.core import paths
 from lib.core.names import Refused
@@ -149,3 +149,8 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
     for text, free in (("50000", 15000), ("max", 64 << 10), (f"{1 << 60}", 64 << 10)):
         (group / limit).write_text(text)
         assert executors.measure_free_memory_bytes(tmp_path) == free
+
+
+def test_a_setting_of_slurm_without_a_value_is_told_with_its_form(tmp_path):
+    with pytest.raises(Refused, match="slurm_partition=gpu"):
+        remote.Slurm("gpu", 1, tmp_path)

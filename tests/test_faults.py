@@ -1247,3 +1247,27 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")
+
+
+def test_a_picture_pasted_into_a_text_stays(workbook):
+    path = workbook / "94_inconsistencies.ipynb"
+    book = json.loads(path.read_text())
+    picture = {"x.png": {"image/png": "aGVsbG8="}}
+    book["cells"][0] |= {"attachments": picture}
+    path.write_text(json.dumps(book))
+    notebook.rewrite_notebooks_in_committed_form()
+    assert json.loads(path.read_text())["cells"][0]["attachments"] == picture
+
+
+@pytest.mark.parametrize("words", [["plan", "--help"], ["plan", "ghostbert_t03"]])
+def test_a_device_that_is_none_is_told_by_its_variable(words):
+    """The module reads the variable once, so it takes a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lib", *words],
+        env=os.environ | {"DEVICE": "gpu"},
+        cwd=paths.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr
+    assert "--help" in words or "DEVICE is 'gpu'" in done.stderr

@@ -1331,3 +1331,19 @@ def test_lists_on_the_command_line_may_be_json_for_names_with_commas():
     ]
     with pytest.raises(ArgumentTypeError, match="is no list of JSON"):
         cli.parse_comma_separated_items('["Whole, distilled')
+
+
+def test_names_of_columns_may_be_longer_than_those_of_files(tmp_path):
+    head = ("What did you like about it? " * 12).strip()
+    path = put(tmp_path, "survey.tsv", table(reviews(), (head, "label")))
+    named = rows_of.infer_task(f"{path}: {head}, label")
+    assert {*named.labels} == {label for _, label in reviews()}
+
+
+def test_a_first_column_that_is_not_read_may_hold_anything(tmp_path):
+    lines = (
+        json.dumps({"meta": {"from": ["here"]}, "text": text, "label": label})
+        for text, label in reviews()
+    )
+    path = put(tmp_path, "rows.jsonl", "".join(f"{line}\n" for line in lines))
+    assert rows_of.infer_task(f"{path}: text, label").labels

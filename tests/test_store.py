@@ -227,14 +227,17 @@ def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
 def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
     """A young one may be at work, also of a process with the same number elsewhere."""
     names = (
-        ".x.json.4711",
         ".x.json.old8char",
-        ".x.json.young",
+        ".x.json.4711",
+        ".x.json.young_8c",
         ".x.json.lock",
         ".y.json.1",
     )
     for name in names:
-        (tmp_path / name).write_text("")
+        if name in names[::2][:2]:  # as tempfile.mkdtemp makes them
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_text("")
         if name != names[2]:
             os.utime(tmp_path / name, (1, 1))
     with (
@@ -244,7 +247,7 @@ def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
         one.write_text("1")
         two.write_text("2")
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"x.json", *names[2:]} and (tmp_path / "x.json").read_text() == "1"
+    assert left == {"x.json", *names[1:]} and (tmp_path / "x.json").read_text() == "1"
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -400,3 +403,28 @@ def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     assert (
         count_core_seconds(run.status) == run.status["seconds"]
     )  # of a time without core seconds
+
+
+def test_weights_that_an_attempt_left_half_written_are_not_those_of_the_run(store):
+    """Such an attempt met a full disk; the next one need not keep weights."""
+    writer = RunWriter(store, SPEC, {}, keep_weights=True)
+    (half := writer.folder / "model" / "model.safetensors").parent.mkdir()
+    half.write_bytes(b"half")
+    RunWriter(store, SPEC, {}, keep_weights=False)
+    assert not half.parent.exists()
+
+
+def test_the_swap_file_of_an_editor_is_no_leftover_of_ours(tmp_path):
+    swap, ours = tmp_path / ".notes.md.swp", tmp_path / ".notes.md.abcd1234"
+    swap.write_text("not saved yet")
+    ours.mkdir()
+    for path in (swap, ours):
+        os.utime(path, (0, 0))
+    disk.write_text_file(tmp_path / "notes.md", "saved")
+    assert swap.read_text() == "not saved yet" and not ours.exists()
+
+
+def test_no_variable_is_named_that_does_not_move_a_folder():
+    for name in ("models", "hub", "export"):
+        assert paths.find_environment_variable_of_path(paths.DATA / name / "x") == ""
+    assert paths.find_environment_variable_of_path(paths.data_root() / "glue") != ""

@@ -389,6 +389,8 @@ def format_notebook_json_as_committed(notebook_json: str) -> str:
         }
         if cell["cell_type"] == "code":
             about |= {"execution_count": None, "outputs": []}
+        if cell.get("attachments"):  # Pictures that were pasted into a text cell.
+            about["attachments"] = cell["attachments"]
         cells.append(about)
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     about = {"kernelspec": kernel, "language_info": {"name": "python"}}

@@ -178,12 +178,23 @@ class Slurm:
     def __init__(
         self, comma_separated_settings: str, max_parallel_calls: int, log_folder: Path
     ) -> None:
+        pairs = [pair for pair in comma_separated_settings.split(",") if pair]
+        for pair in pairs:
+            if "=" not in pair:
+                fix = f"such as slurm_partition={pair}"
+                raise Refused(
+                    f"{pair!r} is no setting of Slurm; expected NAME=VALUE, {fix}"
+                )
         import submitit
 
-        settings = dict(
-            pair.split("=", 1) for pair in comma_separated_settings.split(",") if pair
-        )
-        self.jobs = submitit.AutoExecutor(log_folder, settings.pop("cluster", "slurm"))
+        settings = dict(pair.split("=", 1) for pair in pairs)
+        try:
+            self.jobs = submitit.AutoExecutor(
+                log_folder, settings.pop("cluster", "slurm")
+            )
+        except RuntimeError as error:
+            fix = "start the command where Slurm's commands are"
+            raise Refused(f"Slurm: {error}; fix: {fix}") from None
         values = {
             name: int(text) if text.isdigit() else text
             for name, text in settings.items()

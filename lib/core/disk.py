@@ -168,10 +168,12 @@ def remove_stale_temporary_files(target_path: Path) -> None:
     target_path: the path that was to be written."""
     with os.scandir(target_path.parent) as siblings:
         for entry in siblings:
+            # Editors have files with such names. Temporary ones are in folders with a
+            # random ending of tempfile.mkdtemp.
             match = re.fullmatch(
-                rf"\.{re.escape(target_path.name)}\.\w{{1,10}}", entry.name
+                rf"\.{re.escape(target_path.name)}\.\w{{8}}", entry.name
             )
-            if match and not entry.name.endswith(".lock"):
+            if match and entry.is_dir(follow_symlinks=False):
                 with suppress(OSError):
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime > OLD:
                         remove_path(Path(entry.path))

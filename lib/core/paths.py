@@ -90,8 +90,11 @@ def resolve_user_path(user_path: str | Path) -> Path:
 
     A relative path is looked for in the working folder, then in the project's folder.
     Where neither has it, the path in the working folder is returned."""
-    places = [root / Path(user_path).expanduser() for root in (Path(), ROOT)]
-    place = next((place for place in places if place.exists()), places[0])
+    # Unlike Path.expanduser and Path.exists, these functions raise no error for an
+    # unknown user or a name that is too long.
+    path = os.path.expanduser(user_path)
+    places = [root / path for root in (Path(), ROOT)]
+    place = next((place for place in places if os.path.exists(place)), places[0])
     return Path(os.path.realpath(place))  # Path.resolve fails for a cycle of links.
 
 
@@ -140,8 +143,11 @@ def find_environment_variable_of_path(path: str | Path) -> str:
     "RUNS_ROOT" or "TMPDIR", or "" where no variable moves the folder.
 
     path: the path of a file or folder."""
+    # Checkpoints, data sets of the hub and exports stay in the project's folder.
+    fixed = [DATA / name for name in ("models", "hub", "export")]
     for name, root in list_root_and_temporary_folders().items():
-        if Path(path).is_relative_to(root):
+        is_fixed = name == "DATA_ROOT" and any(map(Path(path).is_relative_to, fixed))
+        if Path(path).is_relative_to(root) and not is_fixed:
             return name
     return ""
 

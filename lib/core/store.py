@@ -652,6 +652,9 @@ class RunWriter(TrainingOutput):
         # An attempt that was killed may have left temporary files.
         for path in list(self.folder.rglob(".*")):
             disk.remove_path(path)
+        # So may one whose disk was full: weights that are half written. A checkpoint to
+        # resume from lies elsewhere.
+        disk.remove_path(self.folder / "model")
         write_json(self.folder / "spec.json", spec.to_json())
         self.made_as = self.read_spec_file_inode_and_modified_ns()
         self.write_status("started")

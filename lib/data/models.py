@@ -146,8 +146,11 @@ def _download_checkpoint(checkpoint_name: str, folder: Path) -> Path:
 
     options = {"local_dir": folder, "allow_patterns": [*PATTERNS, PICKLE]}
     try:
-        snapshot_download(HUB.get(checkpoint_name, checkpoint_name), **options)
+        with disk.raise_full_disk_as_oserror(folder):
+            snapshot_download(HUB.get(checkpoint_name, checkpoint_name), **options)
     except Exception as error:
+        if getattr(error, "is_explained", False):  # The disk is full.
+            raise
         place = paths.format_project_path(paths.models_root() / checkpoint_name)
         fix = f"copy its folder to {place} by hand"
         raise OSError(

@@ -20,6 +20,7 @@ all columns and the kind of label; for SQuAD's layout it is the full path alone.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections import Counter
@@ -182,7 +183,7 @@ def _parse_location_and_columns(
     marks = [match.start() for match in re.finditer(":", location_and_columns)]
     for end in [len(location_and_columns), *reversed(marks)]:
         place, columns = location_and_columns[:end], location_and_columns[end + 1 :]
-        if place.strip() and paths.resolve_user_path(place).exists():
+        if place.strip() and os.path.exists(paths.resolve_user_path(place)):
             return place, columns.strip()
     place, _, columns = location_and_columns.partition(": ")
     return place, columns

@@ -266,9 +266,7 @@ def parse_rows(
             raise make_file_content_error(
                 place, given, "texts and a label", "fill it in or drop it"
             )
-        parsed_rows.append(
-            ParsedRow(place, texts, label, convert_cell_to_text(cells[0], place))
-        )
+        parsed_rows.append(ParsedRow(place, texts, label, str(cells[0]).strip()))
     if not parsed_rows:
         raise make_file_content_error(place, "no rows", "one row a line")
     return parsed_rows

@@ -17,6 +17,7 @@ from scipy.special import softmax
 
 from lib import data
 from lib.claims import notebook
+from lib.core import disk
 from lib.core.names import Absent, Refused
 from lib.core.spec import Spec, make_spec_from_json
 from lib.core.steps import STEPS
@@ -31,9 +32,16 @@ if TYPE_CHECKING:
 def find_task_of_run(run: Run) -> Task | None:
     """Return the Task (classes and metrics of a data set) that a run was trained on.
 
-    It is None for a run on no task, such as pre-training, and for a run on several."""
+    It is None for a run on no task, such as pre-training, and for a run on several.
+    Classes of a user's data are read from the files, so Refused is raised where these
+    have changed since the run: a model's outputs would get wrong names."""
     described = run.spec["args"].get("data", {})
-    return data.find_task_of_descriptor(described) if "task" in described else None
+    if "task" not in described:
+        return None
+    if described["source"] == "own":
+        digest = data.digest_task_rows("own", described["task"])
+        data.check_digest(described["task"], digest, described["digest"])
+    return data.find_task_of_descriptor(described)
 
 
 @dataclass(frozen=True)
@@ -219,7 +227,7 @@ def find_run_with_weights(run: Run, execute_if_missing: bool = False) -> Run:
 
     execute_if_missing: whether the run is made again where its weights are missing. If
     not, Absent is raised."""
-    if run.model_folder.exists():
+    if run.model_folder.exists() and not disk.describe_folder_damage(run.folder):
         return run
     spec = make_spec_from_json(run.spec)
     if not STEPS[spec.step].saves_weights:

@@ -476,7 +476,7 @@ def list_task_head_errors(
     saved = " ".join(config.get("architectures") or ["a model without a name"])
     outputs = [*sizes.values()][-1]
     labels = config.get("id2label") or {}
-    names = ", ".join(labels.values())
+    names = ", ".join(map(str, labels.values()))
     unnamed = ", ".join(f"LABEL_{i}" for i in range(outputs))
     classes = ", ".join(task.labels)
     fault = ""

@@ -151,6 +151,8 @@ LEARNING: Json = S.LEARNING
 
 # Device of all runs: "" is the CPU, "cuda" a GPU.
 DEVICE: Any = os.environ.get("DEVICE", "")
+if DEVICE not in ("", "cuda"):
+    raise Refused(f"DEVICE is {DEVICE!r}; allowed: cuda, or unset for the CPU")
 
 # {name: profile}. A profile is a size of the experiments, such as "mini". It has its
 # name, the source of its data sets (such as "glue"), a line about it for pages, and the
