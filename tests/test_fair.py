@@ -316,7 +316,7 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
     )
     (note,) = shown["note"]
     assert note.startswith("1 of 2 finished distillations have these numbers")
-    assert note.endswith("Not made yet: 1.")
+    assert note.endswith("1 more have no record, though their students may have one.")
     assert shown["table"] == {
         "Ghost, 3/12, SST-2": {
             "damage at the start": "5.0 (1)",

@@ -129,7 +129,12 @@ def format_result_sentence(result: Result) -> str:
     measured = f"{result.measured_effect_text}{seeds}{printed}"
     measured += result.remarks_in_brackets
     if result.unmeasured_reason:
-        return f"{result.sentence}: {measured}; a verdict needs {SEEDS} seeds."
+        assert result.estimate is not None
+        number = f"{result.format_number(result.estimate.mean)} {result.unit}"
+        needs = f"a verdict needs {SEEDS} seeds"
+        return (
+            f"{result.sentence}: {number} ({result.seed_count_text}){printed}; {needs}."
+        )
     return f"{result.sentence}: {measured}: {result.verdict_text}."
 
 

@@ -50,12 +50,12 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     finished = int(frame["run"].notna().sum())
     missing = len(distillations) - finished
-    note = f"{len(measured)} distillations have these numbers"
-    older = finished - len(measured)
-    note += f"; {older} older ones were recorded without them" * bool(older)
+    note = (
+        f"{len(measured)} of {finished} finished distillations have these numbers: runs "
+        "that are older did not keep them."
+    )
     note += (
-        f". Of {missing} more, the students that are made have records, the distillations "
-        "behind them have none."
+        f" {missing} more have no record, though their students may have one."
     ) * bool(missing)
     page.show_remarks([note])
     table = {
