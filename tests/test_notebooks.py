@@ -362,7 +362,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
     site.write_page_index_of_profile("toy")
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html"')[2].partition("</a>")[0]
-    told = "a minus b on SST-2: +0.5 [0.1, 0.9] points, printed +2.0: "
+    told = "a minus b on SST-2: +0.5 [0.1, 0.9] points (3 seeds), printed +2.0: "
     told += "agrees (weaker than printed) †."
     assert told in html.unescape(card)
     body = notebook.read_notebook_page_json(tmp_path / "toy", name)
