@@ -458,7 +458,11 @@ def print_run_summary(args: argparse.Namespace) -> None:
             raise
         print(*lines, sep="\n")
         return
-    scores = card.select_task_metrics(run, opened.find_task_of_run(run)).items()
+    task = None
+    # The file of a user's data may have changed since, or lie elsewhere.
+    with suppress(Refused, FileNotFoundError):
+        task = opened.find_task_of_run(run)
+    scores = card.select_task_metrics(run, task).items()
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )

@@ -170,8 +170,13 @@ def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
     for file in (tmp_path / "out").iterdir():
         assert str(tmp_path).encode() not in file.read_bytes(), file
     assert ModelCard(card).data.base_model is None
+    moved = path.rename(path.with_name("moved.tsv"))
+    found = opened.OpenedRun(run, told | {"task": own.infer_task(str(moved)).name})
+    assert found.task.labels == ("a", "b") and len(found.rows) == len(found.predictions)
+    moved.rename(path)
     # Another class name would give the same outputs, under a wrong name.
     path.write_text(path.read_text().replace("\tb\n", "\twrong\n"))
     for words in (["--to", str(tmp_path / "again")], ["--to", str(path)]):
         assert main(["export", run.name, *words])
     assert not (tmp_path / "again").exists()
+    assert not main(["show", run.name])

@@ -23,19 +23,24 @@ from lib.core.spec import Spec, make_spec_from_json
 from lib.core.steps import STEPS
 from lib.core.store import Run, Store
 from lib.core.types import ProfileName
-from lib.data import Task
+from lib.data import DataDescriptor, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
-def find_task_of_run(run: Run) -> Task | None:
+def find_task_of_run(
+    run: Run, data_descriptor: DataDescriptor | None = None
+) -> Task | None:
     """Return the Task (classes and metrics of a data set) that a run was trained on.
 
     It is None for a run on no task, such as pre-training, and for a run on several.
     Classes of a user's data are read from the files, so Refused is raised where these
-    have changed since the run: a model's outputs would get wrong names."""
-    described = run.spec["args"].get("data", {})
+    have changed since the run: a model's outputs would get wrong names.
+
+    data_descriptor: the dict that says where the same data lie now; None for where the
+    run read them."""
+    described = data_descriptor or run.spec["args"].get("data", {})
     if "task" not in described:
         return None
     if described["source"] == "own":
@@ -52,9 +57,12 @@ class OpenedRun:
     the texts of the development rows, and `task` the classes and metrics. An attribute
     is read only when it is used, so predictions can be seen without loading a model.
 
-    run: the stored result of the training, with its metrics."""
+    run: the stored result of the training, with its metrics.
+    data_descriptor: the dict that says where its data lie now, if a user moved them
+    since; None for where the run read them."""
 
     run: Run
+    data_descriptor: DataDescriptor | None = None
 
     @cached_property
     def _model_and_tokenizer(self) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -79,7 +87,7 @@ class OpenedRun:
 
         It is None for a training on no task, such as pre-training, and for one on
         several."""
-        return find_task_of_run(self.run)
+        return find_task_of_run(self.run, self.data_descriptor)
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
@@ -115,7 +123,8 @@ class OpenedRun:
         The columns are `text` and, for pairs, `second text`. The index is the number of
         the row in its data set, as in `predictions`. Raises FileNotFoundError where the
         data set is not on this machine."""
-        splits = data.load(self.run.spec["args"]["data"], self.run.spec["seed"])
+        described = self.data_descriptor or self.run.spec["args"]["data"]
+        splits = data.load(described, self.run.spec["seed"])
         split = next(rows for name, rows in splits.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
