@@ -370,7 +370,8 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
     table.write_text(text)
     own.write_text(code)
     assert asked() == there
-    for title in ("Width", "GhostBERT", "Width + layer mix"):
+    # Without the code of a paper its methods are absent.
+    for title in {"Width", "GhostBERT", "Width + layer mix"}.intersection(there):
         table.write_text(text.replace('"Layer dropping":', f'"{title}":'))
         fault = f"METHODS names 'layer_dropping' '{title}', as another method is called"
         with pytest.raises(subprocess.CalledProcessError) as failed:
