@@ -17,6 +17,7 @@ from lib.claims import cells, evidence, notebook, planned
 from lib.cluster import executors
 from lib.core import paths
 from lib.core.names import Refused
+from lib.core.store import Store
 from lib.data import Split, unseen
 from lib.papers import grids
 from lib.papers.bermo import recipes as bermo
@@ -392,6 +393,23 @@ def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
         evidence.select_plan_lines("base", ["G9"])
     with pytest.raises(ValueError, match="unknown profile with a plan: 'mini'"):
         evidence.select_plan_lines("mini")
+
+
+@pytest.mark.papers("nas_pruning")
+def test_a_seed_of_the_plan_has_one_dtype_and_float32_where_bfloat16_is_missing(
+    monkeypatch, tmp_path
+):
+    (line,) = (x for x in LINES if x.grid_arguments == {"ratios": [0.1]})
+    empty = Store(tmp_path, tmp_path)
+    for has_instructions, dtype in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(
+            evidence.processor, "has_bfloat16_instructions", lambda: has_instructions
+        )
+        by_seed = evidence.list_plan_line_specs_by_seed(line, "base", empty)
+        for specs in by_seed.values():
+            assert {spec.args["numerics"]["dtype"] for spec in specs} == {dtype}
+        recorded = evidence.list_plan_line_specs_by_seed(line, "base")[10]
+        assert {s.args["numerics"]["dtype"] for s in recorded} == {"bfloat16"}
 
 
 @pytest.mark.papers("bermo")

@@ -64,25 +64,36 @@ def list_claim_specs_by_seed(
     """Return {seed: the Specs of the runs that test a claim at this seed, each once}.
 
     A Spec is the description of a run, and the seeds are the planned ones. The runs of
-    a seed are compared, so they have one dtype. If all of them were made in the planned
-    dtype, or all in float32, these runs are taken. Otherwise the dtype is float32 on a
-    processor without instructions for bfloat16, and else the planned one.
+    a seed are compared, so they have one dtype (`choose_specs_of_one_dtype`).
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     store: where finished runs are looked up."""
-    store, grid_rows, specs = store or Store(), list_grid_rows_of_claim(claim), {}
-    for seed in parse_seeds(claim["seeds"]):
-        originals = list(
-            dict.fromkeys(
-                row.spec for row in grid_rows if row.get("seed", seed) == seed
-            )
+    grid_rows = list_grid_rows_of_claim(claim)
+    return {
+        seed: choose_specs_of_one_dtype(
+            (row.spec for row in grid_rows if row.get("seed", seed) == seed), store
         )
-        twins = [spec.float32_spec for spec in originals]
-        here = twins if not processor.has_bfloat16_instructions() else originals
-        specs[seed] = next(
-            (s for s in (originals, twins) if all(map(store.find_run, s))), here
-        )
-    return specs
+        for seed in parse_seeds(claim["seeds"])
+    }
+
+
+def choose_specs_of_one_dtype(
+    specs: Iterable[Spec], store: Store | None = None
+) -> list[Spec]:
+    """Return Specs (descriptions of runs) that are compared, each once, in one dtype.
+
+    If all of them were made in the planned dtype, or all in float32, these are taken.
+    Otherwise the dtype is float32 on a processor without instructions for bfloat16, and
+    else the planned one.
+
+    specs: of one seed, in the planned dtype.
+    store: where finished runs are looked up."""
+    store, planned_specs = store or Store(), list(dict.fromkeys(specs))
+    twins = [spec.float32_spec for spec in planned_specs]
+    here = planned_specs if processor.has_bfloat16_instructions() else twins
+    return next(
+        (s for s in (planned_specs, twins) if all(map(store.find_run, s))), here
+    )
 
 
 def list_claim_specs_in_run_order(
@@ -159,25 +170,29 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
 
 
 def list_plan_line_specs_by_seed(
-    plan_line: planned.RunPlanLine, profile: str
+    plan_line: planned.RunPlanLine, profile: str, store: Store | None = None
 ) -> dict[int, list[Spec]]:
     """Return {seed: Specs (descriptions of runs), each once} of a line of a plan.
 
     A plan lists, before anything is run, the runs of a large profile. A line of it
-    selects runs of one notebook, by model, labels, task and seed.
+    selects runs of one notebook, by model, labels, task and seed. The runs of a seed
+    are compared, so they have one dtype (`choose_specs_of_one_dtype`).
 
-    profile: the size of the experiments, such as "base"."""
+    profile: the size of the experiments, such as "base".
+    store: where finished runs are looked up."""
     grid_rows = plan_line.select_rows(
         list_notebook_runs_to_execute(profile, plan_line.notebook_id)
     )
     return {
-        seed: list(dict.fromkeys(row.spec for row in grid_rows if row.seed == seed))
+        seed: choose_specs_of_one_dtype(
+            (row.spec for row in grid_rows if row.seed == seed), store
+        )
         for seed in plan_line.seeds
     }
 
 
 def list_plan_specs_in_run_order(
-    plan_lines: list[planned.RunPlanLine], profile: str
+    plan_lines: list[planned.RunPlanLine], profile: str, store: Store | None = None
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) of a plan's lines in order of execution.
 
@@ -185,10 +200,11 @@ def list_plan_specs_in_run_order(
     before those of the next one; within a step they are ordered by seed, then by line.
     So all models that are compared at one seed are made before the next seed.
 
-    profile: the size of the experiments, such as "base"."""
+    profile: the size of the experiments, such as "base".
+    store: where finished runs are looked up."""
     ordered = []
     for _, part in groupby(plan_lines, lambda line: line.step):
-        by_line = [list_plan_line_specs_by_seed(line, profile) for line in part]
+        by_line = [list_plan_line_specs_by_seed(line, profile, store) for line in part]
         seeds_of_step = sorted({seed for specs in by_line for seed in specs})
         ordered += [
             spec
@@ -226,7 +242,7 @@ def execute_and_record_missing_runs(
     def list_specs(claims_or_lines: list[Any]) -> list[Spec]:
         if profile == SCALE:
             return list_claim_specs_in_run_order(claims_or_lines, store)
-        return list_plan_specs_in_run_order(claims_or_lines, profile)
+        return list_plan_specs_in_run_order(claims_or_lines, profile, store)
 
     every = list_specs(
         select_central_and_own_claims()
@@ -406,7 +422,7 @@ def describe_plan_progress(
     store: where finished runs are looked up.
     profile: the size of the experiments, such as "base"."""
     for line in plan_lines:
-        specs = list_plan_line_specs_by_seed(line, profile).values()
+        specs = list_plan_line_specs_by_seed(line, profile, store).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
         left = f"{len(store.list_missing_specs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
@@ -414,6 +430,8 @@ def describe_plan_progress(
         yield f"{place} {line.notebook_id}: {about}"
     total = sum(line.core_hours for line in plan_lines)
     left = len(
-        store.list_missing_specs(list_plan_specs_in_run_order(plan_lines, profile))
+        store.list_missing_specs(
+            list_plan_specs_in_run_order(plan_lines, profile, store)
+        )
     )
     yield f"together {total:.1f} core-hours planned, {left} runs left"
