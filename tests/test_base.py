@@ -396,20 +396,24 @@ def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
 
 
 @pytest.mark.papers("nas_pruning")
-def test_a_seed_of_the_plan_has_one_dtype_and_float32_where_bfloat16_is_missing(
-    monkeypatch, tmp_path
+@pytest.mark.parametrize(
+    ("has_instructions", "dtype"), [(True, "bfloat16"), (False, "float32")]
+)
+def test_a_seed_of_the_plan_is_made_in_the_one_dtype_that_the_processor_has(
+    monkeypatch, tmp_path, has_instructions, dtype
 ):
+    def list_dtypes(specs):
+        return {spec.args["numerics"]["dtype"] for spec in specs}
+
+    monkeypatch.setattr(
+        evidence.processor, "has_bfloat16_instructions", lambda: has_instructions
+    )
     (line,) = (x for x in LINES if x.grid_arguments == {"ratios": [0.1]})
     empty = Store(tmp_path, tmp_path)
-    for has_instructions, dtype in ((True, "bfloat16"), (False, "float32")):
-        monkeypatch.setattr(
-            evidence.processor, "has_bfloat16_instructions", lambda: has_instructions
-        )
-        by_seed = evidence.list_plan_line_specs_by_seed(line, "base", empty)
-        for specs in by_seed.values():
-            assert {spec.args["numerics"]["dtype"] for spec in specs} == {dtype}
-        recorded = evidence.list_plan_line_specs_by_seed(line, "base")[10]
-        assert {s.args["numerics"]["dtype"] for s in recorded} == {"bfloat16"}
+    missing = evidence.list_plan_line_specs_by_seed(line, "base", empty)
+    assert all(list_dtypes(specs) == {dtype} for specs in missing.values())
+    recorded = evidence.list_plan_line_specs_by_seed(line, "base", Store())
+    assert list_dtypes(recorded[10]) == {"bfloat16"}
 
 
 @pytest.mark.papers("bermo")
