@@ -492,7 +492,7 @@ def export_model_of_run(args: argparse.Namespace) -> None:
     The check opens the model from the new folder, and compares its outputs with those
     of the run's model. The folder also gets a model card, README.md. With --onnx the
     model is written as ONNX too, and checked alike."""
-    from lib.export import card, check_onnx_packages, opened
+    from lib.export import card, check_export_folder, check_onnx_packages, opened
 
     if args.onnx:
         check_onnx_packages()
@@ -502,9 +502,7 @@ def export_model_of_run(args: argparse.Namespace) -> None:
     folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        why = "is not empty" if folder.is_dir() else "is a file"
-        raise Refused(f"{folder} {why}: name a new folder with --to, or delete it")
+    check_export_folder(folder)
     task = opened.find_task_of_run(run)
     run = opened.find_run_with_weights(run, args.keep)
     labels = task.labels if task and not task.span else None

@@ -76,6 +76,27 @@ def make_data_frame_per_model(
     return [pd.DataFrame(part) for _, part in group_rows_by_model(comparison, rows)]
 
 
+def make_value_frame_per_model(
+    comparison: Comparison,
+    rows: Sequence[ResultRow],
+    columns_by_task: MetricColumnsByTask,
+) -> list[pd.DataFrame]:
+    """Return a DataFrame per model as `make_data_frame_per_model`, with column "value".
+
+    The column has the compared quantity of each run, such as its share of remaining
+    weights.
+
+    rows: lines of a table of results, each with the labels and metrics of a run.
+    columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
+    import pandas as pd
+
+    frame = add_value_column_of_measure(
+        comparison.measure, pd.DataFrame(rows), columns_by_task
+    )
+    # pyrefly: ignore[bad-argument-type]  # pandas' stub lets columns be any Hashable.
+    return make_data_frame_per_model(comparison, frame.to_dict("records"))
+
+
 def select_compared_rows_and_unify_dtypes(
     comparison: Comparison, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
@@ -207,17 +228,10 @@ def estimate_comparison_of_measure(
 
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
-    import pandas as pd
-
-    frame = add_value_column_of_measure(
-        comparison.measure, pd.DataFrame(rows), columns_by_task
-    )
-    # pyrefly: ignore[bad-assignment]  # pandas' stub lets column names be any Hashable.
-    rows = frame.to_dict("records")
-    parts = make_data_frame_per_model(comparison, rows)
+    parts = make_value_frame_per_model(comparison, rows, columns_by_task)
     if not all(map(len, parts)):
         return None
-    if frame["value"].dtype == bool:
+    if parts[0]["value"].dtype == bool:
         fewest = min(part["seed"].nunique() for part in parts)
         e = paired.estimate_difference_of_proportions(
             *(part["value"] for part in parts)
@@ -227,7 +241,7 @@ def estimate_comparison_of_measure(
         if comparison.bounds[0] == comparison.bounds[1]:
             e = replace(e, low=e.mean, high=e.mean)
         return replace(e, n_seeds=fewest)
-    if "task" in frame:
+    if "task" in parts[0]:
         parts = select_rows_of_common_tasks(parts)
     means = [part.groupby("seed")["value"].mean() for part in parts]
     signs = [
@@ -258,13 +272,7 @@ def list_tasks_in_estimate_of_measure(
 
     rows: lines of a table of results, each with the labels and metrics of a run.
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
-    import pandas as pd
-
-    frame = add_value_column_of_measure(
-        comparison.measure, pd.DataFrame(rows), columns_by_task
-    )
-    # pyrefly: ignore[bad-argument-type]  # pandas' stub lets columns be any Hashable.
-    parts = make_data_frame_per_model(comparison, frame.to_dict("records"))
+    parts = make_value_frame_per_model(comparison, rows, columns_by_task)
     if not all(map(len, parts)):
         return set()
     return {*select_rows_of_common_tasks(parts)[0]["task"]}

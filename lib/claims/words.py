@@ -29,11 +29,12 @@ from lib.claims.estimates import (
     group_rows_by_model,
     list_tasks_in_estimate_of_measure,
     make_data_frame_per_model,
+    make_value_frame_per_model,
     pair_runs_of_compared_models,
     select_compared_rows_and_unify_dtypes,
 )
 from lib.claims.lists import ClaimsCsvRow, EffectByComparisonAndTask
-from lib.claims.measures import MetricColumnsByTask, add_value_column_of_measure
+from lib.claims.measures import MetricColumnsByTask
 from lib.core import disk
 from lib.core.rows import ResultRow
 from lib.core.types import ReasonOrEmpty
@@ -970,8 +971,5 @@ def format_counts_of_boolean_measure(
     rows: rows of the compared runs, each with labels, run and metrics."""
     if not comparison.measured_quantity.is_boolean:
         return ""
-    frames = [
-        add_value_column_of_measure(comparison.measure, f, inputs.columns_by_task)
-        for f in make_data_frame_per_model(comparison, rows)
-    ]
+    frames = make_value_frame_per_model(comparison, rows, inputs.columns_by_task)
     return " against ".join(f"{f['value'].sum()} of {len(f)}" for f in frames)

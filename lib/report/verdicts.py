@@ -5,7 +5,7 @@ of its JSON file. A comparison of models has one of five outcomes, called its wo
 as "agrees" (`lib.claims.words`)."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import jinja2
@@ -169,19 +169,22 @@ def list_main_result_sentences(
         if not r.is_single_task_of_mean
     ]
     cells = [r for v in verdicts for r in v.results if not r.is_single_task_of_mean]
+    measured = [r for r in cells if not r.unmeasured_reason]
+
+    def format_sentences(results: Iterable[Result]) -> list[str]:
+        return [
+            f"{comparison_sentence_prefix}{format_result_sentence(r)}" for r in results
+        ]
+
     sure = [r for r in leading if not r.unmeasured_reason]
     few = [r for r in leading if r.unmeasured_reason and r.estimate and not r.reason]
-    further = [r for r in cells if not (leading or r.unmeasured_reason)]
-    sure, few, further = (
-        [f"{comparison_sentence_prefix}{format_result_sentence(r)}" for r in part]
-        for part in (sure, few, further)
-    )
+    further = [] if leading else measured
     intervals = [line for line in difference_sentences if "[" in line]
     for part, results in (
-        (sure, [r for r in leading if not r.unmeasured_reason]),
+        (format_sentences(sure), sure),
         (intervals, []),
-        (few, []),
-        (further, [r for r in cells if not r.unmeasured_reason]),
+        (format_sentences(few), []),
+        (format_sentences(further), further),
         (list(difference_sentences), []),
     ):
         if len(part) > MOST and results:
@@ -190,12 +193,7 @@ def list_main_result_sentences(
             return [*part[: MOST - 1], f"{len(rest)} more below: {counts}."]
         if part:
             return part[:MOST]
-    measured = [r for r in cells if not r.unmeasured_reason]
-    lesser = [
-        f"{comparison_sentence_prefix}{format_result_sentence(r)}"
-        for r in measured
-        if not r.counts
-    ]
+    lesser = format_sentences(r for r in measured if not r.counts)
     lines = []
     if cells:
         reasons = dict.fromkeys(r.unmeasured_reason or "–" for r in leading or cells)
