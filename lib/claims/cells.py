@@ -115,10 +115,10 @@ class Comparison:
 
     @property
     def models(self) -> list[ModelSelector]:
-        """Return all models that are compared, each once, as (label, conditions).
+        """Return all models that are compared, each once, as (model name, conditions).
 
-        The conditions, such as (("m", "3"),), select the runs of a model by their
-        labels."""
+        A condition is a column of a table of runs and its value. So (("m", "3"),)
+        selects the runs of models with 3 of 12 heads and neurons."""
         return list(
             dict.fromkeys(model for _, models in self.terms for model in models)
         )

@@ -200,9 +200,11 @@ class Result:
     def seed_count_text(self) -> str:
         """Return the number of seeds of the estimate: "5 seeds".
 
-        It is "6 to 10 seeds" for a mean over tasks where seeds with a collapsed run
-        leave fewer on some tasks, "50 turns" for times, and "no seeds" without an
-        estimate. Templates of pages quote this text."""
+        A mean over tasks has a range, such as "6 to 10 seeds", if some tasks have fewer
+        seeds: a seed is left out on a task where a model collapsed (did not learn). For
+        measured times it is the number of repetitions, "50 turns", in each of which
+        every model is timed once. It is "no seeds" without an estimate. Templates of
+        pages quote this text."""
         replicates = self.comparison.measured_quantity.replicates
         if self.estimate is None:
             return f"no {replicates}"

@@ -77,8 +77,9 @@ class Train(Option):
     dropout: Share = 0.0
     pad_to: int = 0
     select: Literal["last", "best"] = "last"
-    # pyrefly: ignore[implicit-any-type-argument]: the check of an Option reads the X
-    # of `tuple[X, ...]` as a Literal of all allowed values
+    # The type is a bare tuple, since the check of an Option takes the X of
+    # `tuple[X, ...]` for a Literal of all allowed values.
+    # pyrefly: ignore[implicit-any-type-argument]
     select_by: tuple = ()
     eval_every: int = 0
     spare_norms: bool = False

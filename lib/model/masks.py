@@ -39,7 +39,7 @@ FLOOR = 0.005  # Least share of a matrix's weights that the method "soft" keeps.
 # the two limits to which the distribution is stretched, and its temperature. The BERMo
 # paper calls them gamma, epsilon and beta.
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3
-# Least distance of the uniform random numbers u of "l0" from 0 and 1, where ln u or
+# Least distance of the uniform random numbers u of "l0" masks from 0 and 1, where ln u or
 # ln(1 - u) would be infinite.
 EDGE = 1e-4
 # Prune stands for the class lib.papers.bermo.options.Prune in type hints. Exported

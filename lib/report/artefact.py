@@ -70,7 +70,7 @@ from lib.stats.compare import MetricColumn
 if TYPE_CHECKING:
     from lib.report.explore import LiveFigure
 
-# A notebook's function `grid`: f(profile, **parameters) -> Rows.
+# The function `grid` of a notebook: f(profile, **parameters) -> Rows of its experiment.
 RowsOfProfileAndParameters = Callable[..., list[Row]]
 
 ENVIRONMENT.filters["escaped"] = escape_markdown_line

@@ -254,7 +254,8 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     verdict: a claim of a paper with its measured comparisons."""
     unknown = {"says": "", "role": "own", "paper": "", "rule": ""}
     claim = lists.read_claims().get(verdict.claim, unknown)
-    # No run of that profile is recorded, so a reader must not take it for this page's.
+    # The rule of some claims is about the profile (size of experiments) "paper", of
+    # which no run is recorded. A reader must not take it for this page's profile.
     scope = "At the profile paper: " * ("at the profile paper" in claim["rule"])
     cells = [
         {

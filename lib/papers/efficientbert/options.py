@@ -15,7 +15,7 @@ from lib.core.types import Json
 CorpusDescriptor = Json
 NetworkName: TypeAlias = str  # Name in EfficientBERT's tables, such as "Base Model".
 CorpusName: TypeAlias = str  # "wikipedia+books" or "wikipedia".
-# None in the place of a run whose model gives first weights: they are random.
+# None in the place of a run whose model gives the initial weights: they are random.
 RandomWeights: TypeAlias = None
 # None in the place of a number of rows: all that are not held out.
 AllRemainingRows: TypeAlias = None

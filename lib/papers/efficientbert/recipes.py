@@ -681,11 +681,12 @@ TURNS = {
 }
 
 
-# f(profile, chosen tasks) -> tasks of a table. Tables 2 and 5 pass
-# `tasks_by_profile=PAIRED` to have other tasks by default.
+# f(profile, tasks that a user chose or None) -> tasks of a table. None stands for TASKS;
+# Tables 2 and 5, whose models are compared in pairs, pass `tasks_by_profile=PAIRED`.
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
-# f(profile, chosen seeds) -> seeds of a table. Tables 2 and 5 pass
-# `seeds_by_profile=HEADLINES` to have other seeds by default.
+# f(profile, seeds that a user chose or None) -> seeds of a table. None stands for SEEDS;
+# Tables 2 and 5 and Figure 4, the paper's main results, pass
+# `seeds_by_profile=HEADLINES`, which are more of them.
 seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
 
 

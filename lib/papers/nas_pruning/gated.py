@@ -30,9 +30,9 @@ TOKENS = 128
 OPEN = 1 / (1 + math.exp(-START))
 KEPT = 0.99  # A gate is on where its mask sigmoid(alpha) is above this.
 
-# {model: (its sizes, mask value of all heads and neurons, GFLOPs that the report
-# prints)}. With these masks the printed numbers can be computed again: the report
-# counts most models with the masks of open gates instead of 1.
+# {model: (its sizes, mask value of all heads and neurons, GFLOPs that the NAS pruning
+# paper prints)}. With these mask values the printed numbers can be computed again. The
+# mask of an open gate, OPEN, is not quite 1; the paper counts most models with it.
 REPORTED = {
     "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
     "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
