@@ -433,7 +433,7 @@ class Watched(TrainingOutput):
         }
         self.most, self.marks = most, []
 
-    def progress(self, *_, **__):
+    def report_progress(self, *_, **__):
         self.marks.append(read_wall_and_cpu_seconds())
         if len(self.marks) > self.most:
             raise self.Over

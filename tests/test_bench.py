@@ -32,7 +32,7 @@ class TimeForecast:
     def step(self, run, **_):
         for done, pair in enumerate(self.seconds, 1):
             self.now = self.now + pair
-            run.progress(done / len(self.seconds))
+            run.report_progress(done / len(self.seconds))
         pytest.fail("the run was not ended")
 
 

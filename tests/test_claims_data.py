@@ -371,9 +371,13 @@ def break_cell(id, rng, patch):
     ]
     (row, column), (other, name) = rng.choice(there), rng.choice(there)
     size = rng.choice((-1, 1)) * 10 ** rng.uniform(-4, 4)  # ratios too have all sizes
-    values = [other[name], str(size), f"broken {rng.random()}"]
-    number = isinstance(checks.parse_printed_cell(row[column]), Fraction)
-    patch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
+    number, alike = (
+        isinstance(checks.parse_printed_cell(cell), Fraction)
+        for cell in (row[column], other[name])
+    )
+    values = [str(size) if number else f"broken {rng.random()}"]
+    values += [other[name]] * (alike == number)
+    patch.setitem(row, column, rng.choice(values))
 
 
 def test_every_settings_formula_and_count_claim_can_turn():

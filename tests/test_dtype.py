@@ -117,6 +117,7 @@ def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
 def test_toy_asks_for_float32_everywhere(anywhere):
     from lib.claims import notebook
 
+    in_args = 0
     for path in notebook.find_notebooks():
         if "profile" in notebook.read_parameter_declarations(path):
             rows = notebook.execute_grid_cell_and_list_rows_by_variable(
@@ -124,11 +125,13 @@ def test_toy_asks_for_float32_everywhere(anywhere):
             ).get("grid", [])
             specs = {row["spec"] for row in rows}
             for spec in specs | find_transitive_input_specs(specs):
+                in_args += "numerics" in spec.args
                 numerics = spec.args.get("numerics") or {"dtype": "float32"}
                 assert numerics["dtype"] == "float32", (
                     notebook.make_notebook_id(path),
                     spec.name,
                 )
+    assert in_args > 50
 
 
 def test_a_twin_is_float32_in_all_its_graph_and_another_run():

@@ -482,7 +482,7 @@ def test_the_interval_of_tau_covers():
             x, 0.6 * x + 0.8 * rng.normal(size=12), bootstrap_draw_count=400, seed=draw
         )
         hits += found.low <= truth <= found.high
-    assert 0.9 <= hits / 200 <= 1.0
+    assert 0.9 <= hits / 200 <= 0.99
 
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
@@ -515,4 +515,5 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     )["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
+    assert len(brief) == 6
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

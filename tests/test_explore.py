@@ -236,7 +236,10 @@ def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
 
 def test_pages_that_are_there_load_nothing_and_one_has_the_script():
     """All HTML that a report made in this checkout, however it was made."""
-    for path in sorted(paths.FIGURES.rglob("*.html")):
+    found = sorted(paths.FIGURES.rglob("*.html"))
+    if not found:
+        pytest.skip("no report was made in this checkout")
+    for path in found:
         text = path.read_text()
         assert not outside(text), path
         is_live = (

@@ -1247,6 +1247,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")
+    assert found["refused"] and found["make a grid"]
 
 
 def test_a_picture_pasted_into_a_text_stays(workbook):

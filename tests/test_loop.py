@@ -504,6 +504,7 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
     model, _ = fitted(tiny, RunWriter(tmp_path), settings, make)
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
+    assert len(seen) == 18  # three epochs of six batches
     for step, groups in enumerate(seen):
         factor = loop.compute_learning_rate_factor(step, len(seen), 0.1)
         assert groups == [

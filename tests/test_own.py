@@ -551,6 +551,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(
         }
 
     before = names(tsv, folder)
+    assert before
     assert names(rows, folder) == names(tsv, model) == names(rows, model) == before
     other = [
         (text, {"good": "warm", "bad": "cold"}[label]) for text, label in reviews()

@@ -68,7 +68,9 @@ def test_what_is_saved_is_an_encoder(runs):
     trained, other = (
         parts.get_encoder(each).state_dict() for each in (model, classifier)
     )
-    assert all(torch.equal(trained[k], v) for k, v in other.items() if k in trained)
+    common = trained.keys() & other.keys()
+    assert len(common) > 15
+    assert all(torch.equal(trained[k], other[k]) for k in common)
     told = tokenizer.convert_ids_to_tokens(
         tokenizer("the dog slept .", "a pig wept .")["input_ids"]
     )

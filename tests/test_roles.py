@@ -176,11 +176,8 @@ def test_columns_stand_behind_any_path(tmp_path, tail):
     for name in ("rows.csv", "a: b/rows: of mine.csv"):
         task = own.infer_task(f"{put(tmp_path, name, content)}{tail}")
         assert task.pair and len(task.labels) == 5
-        assert (
-            own.infer_task(task.name) == task
-            and own.format_user_task_title(task.name)
-            == name[-len(own.format_user_task_title(task.name)) :]
-        )
+        assert own.infer_task(task.name) == task
+        assert own.format_user_task_title(task.name) == name.rpartition("/")[2]
     assert own.infer_task(f"{tmp_path}/rows.csv{tail}: scores").labels == ()
 
 
@@ -309,9 +306,7 @@ def test_development_rows_have_several_names(tmp_path, name):
     assert f"files: train train.csv, dev {name}.csv" in reading.lines
     assert "not read: extra.csv" in reading.lines
     put(tmp_path, "d/dev.tsv", csv(rows(20, more=" w"), "\t"))
-    refused(
-        tmp_path / "d", "(both .* and .*; expected one table of dev rows)|text,label"
-    )
+    refused(tmp_path / "d", "both .* and .*; expected one table of dev rows")
 
 
 def test_tables_without_training_rows_are_named(tmp_path):

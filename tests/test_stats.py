@@ -7,6 +7,7 @@ import pytest
 from scipy import stats as sp
 from sklearn import metrics as sk
 
+from lib.stats import paired
 from lib.stats.paired import (
     LeaveOneClusterOut,
     Pair,
@@ -319,13 +320,23 @@ def test_predictions_that_are_no_numbers_have_no_correlation():
     assert (scores == [1.0, 0.0, 0.0]).all() and len(scores) == 5
 
 
-def test_nothing_is_drawn_at_random():
+def test_interval_is_student_s_with_the_sum_of_both_variances():
+    e = estimate_paired_difference(noisy("accuracy"))
+    over_seeds = e.deviation_over_seeds**2 / e.n_seeds
+    total = over_seeds + e.standard_error_over_examples**2
+    freedom = (e.n_seeds - 1) * (total / over_seeds) ** 2
+    assert e.high - e.mean == pytest.approx(sp.t.ppf(0.975, freedom) * total**0.5)
+
+
+def test_nothing_is_drawn_at_random(monkeypatch):
     """Two calls, and another order of the pairs, give the same bits or nearly so."""
     one = estimate_paired_difference(noisy("f1"))
+    monkeypatch.setattr(paired, "_left_out", {})
     two = estimate_paired_difference(noisy("f1")[::-1])
     assert (one.low, one.high, one.p) == pytest.approx(
         (two.low, two.high, two.p), rel=1e-12
     )
+    monkeypatch.setattr(paired, "_left_out", {})
     assert one == estimate_paired_difference(noisy("f1"))
 
 

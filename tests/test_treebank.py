@@ -302,6 +302,8 @@ def test_what_is_shifted_replaced_and_inverted(root):
 
 def test_the_same_rows_each_time_and_whatever_else_there_is(root, tmp_path):
     again = made(tmp_path, "again")
+    put(tmp_path, "again/notes.txt", "x")
+    put(tmp_path, "again/yy-ud-other.conllu", conllu(*SLEPT))
     for task in HERE:
         both = (treebank.load(task, folder).values() for folder in (root, again))
         for split, other in zip(*both, strict=True):

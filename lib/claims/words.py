@@ -318,8 +318,6 @@ class Result:
         ends = [
             e.compute_p_value(end) for end in self.comparison.bounds if isfinite(end)
         ]
-        if word == OPPOSITE:
-            return min(ends)
         if word == NO_EFFECT:
             ends = []
         if word in (NO_EFFECT, NOISY) and aim is not None:
