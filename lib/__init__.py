@@ -326,7 +326,7 @@ def rank(
 
 
 def operate(
-    model: PreTrainedModel, op: SurgeryOperation, **unsaved_arguments: Any
+    model: PreTrainedModel, op: SurgeryOperation, **unsaved_operation_arguments: Any
 ) -> SurgeryReport:
     """Prune or otherwise change a model in place, and return a report of the change.
 
@@ -338,11 +338,11 @@ def operate(
     op: {"op": name of the operation, argument: value}. lib.model.surgery.OPERATIONS has
     the names, each with the function that takes the arguments. A module of lib.methods
     with a function `prune` is an operation too.
-    unsaved_arguments: arguments that `save` does not write, such as the importance
-    scores of `rank`."""
+    unsaved_operation_arguments: arguments that `save` does not write, such as the
+    importance scores of `rank`."""
     from lib.model import surgery
 
-    return surgery.apply_surgery(model, op, **unsaved_arguments)
+    return surgery.apply_surgery(model, op, **unsaved_operation_arguments)
 
 
 def save(

@@ -205,7 +205,7 @@ def list_planned_runs_of_notebooks(
     suited = [
         path
         for path, name in names.items()
-        if planned.notebook_has_runs(args.profile, name)
+        if planned.notebook_lists_runs_at_profile(args.profile, name)
     ]
     if without := len(matches) - len(suited):
         page_names = ", ".join(planned.list_planned_notebook_ids(args.profile))
@@ -492,7 +492,12 @@ def export_model_of_run(args: argparse.Namespace) -> None:
     The check opens the model from the new folder, and compares its outputs with those
     of the run's model. The folder also gets a model card, README.md. With --onnx the
     model is written as ONNX too, and checked alike."""
-    from lib.export import card, check_export_folder, check_onnx_packages, opened
+    from lib.export import (
+        card,
+        check_export_folder_is_empty,
+        check_onnx_packages,
+        opened,
+    )
 
     if args.onnx:
         check_onnx_packages()
@@ -502,7 +507,7 @@ def export_model_of_run(args: argparse.Namespace) -> None:
     folder = paths.make_absolute_path(
         args.to or paths.DATA / "export" / run.name.replace("/", "-")
     )
-    check_export_folder(folder)
+    check_export_folder_is_empty(folder)
     task = opened.find_task_of_run(run)
     run = opened.find_run_with_weights(run, args.keep)
     labels = task.labels if task and not task.span else None
@@ -560,7 +565,7 @@ def record_missing_runs_of_claims(args: argparse.Namespace) -> HasFailed:
     print_changed_table_warnings()
     store, profile = Store(), args.profile
     claims: Any = (
-        queue.select_central_and_own_claims(args.claims)
+        queue.select_central_and_project_claims(args.claims)
         if profile == queue.SCALE
         else queue.select_plan_lines(profile, args.claims)
     )
@@ -667,7 +672,7 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
     elif not paths.NOTEBOOKS.is_dir():
         fix = f"no checkout has {paths.NOTEBOOKS}; "
         fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_project_root_folders().items():
+    for name, root in paths.list_configurable_folders().items():
         if os.path.lexists(root) and not root.is_dir():
             fix = f"{root} is no folder; fix: set {name} to another folder"
     if fix:
@@ -680,7 +685,7 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with disk.raise_full_disk_as_oserror(), ExitStack() as stack:
-            set_missing_home_and_user(stack)
+            set_missing_home_and_user_variables(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         if "lib.cluster.executors" in sys.modules:
@@ -768,7 +773,7 @@ def describe_user_data_options() -> str:
         return ""
     from lib.papers import frontier
 
-    return "\n".join(frontier.format_defaults_of_method_comparison())
+    return "\n".join(frontier.format_help_lines_for_method_comparison())
 
 
 def print_changed_table_warnings() -> None:
@@ -805,7 +810,7 @@ def describe_changed_published_tables() -> list[str]:
     ]
 
 
-def set_missing_home_and_user(exit_stack: ExitStack) -> None:
+def set_missing_home_and_user_variables(exit_stack: ExitStack) -> None:
     """Set the environment variables HOME and USER for a time, where they are missing.
 
     In a container the user id may have no entry in the list of users. Packages that

@@ -532,7 +532,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
     )
     models = {
         uncut: {"shape": MODEL},
-        name: nas.make_random_pruned_model_config(ratio, MODEL),
+        name: nas.make_random_pruned_model_descriptor(ratio, MODEL),
     }
     how = {"models": models, "reference": uncut} | grids.make_latency_arguments(
         turns, 128, batch

@@ -52,7 +52,7 @@ def begin(words, env, places):
     """Be `python -m lib` with these words, its outputs in files."""
     for number, place in enumerate(places, 1):
         os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT), number)
-    executors.tie_process_to_parent(env)
+    executors.take_environment_and_exit_with_parent(env)
     from lib.__main__ import main
 
     sys.exit(main(words))
@@ -60,7 +60,7 @@ def begin(words, env, places):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        process = executors.make_process_context().Process(
+        process = executors.make_multiprocessing_context().Process(
             target=begin, args=json.loads(line)
         )
         process.start()

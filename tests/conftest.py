@@ -143,7 +143,7 @@ def untrained(family="bert", **sizes):
         folder = _stand_in(family, *sizes.items())
         return Spec(
             "checkpoint",
-            {"name": folder, "digest": data.digest_weights(folder)},
+            {"name": folder, "digest": data.digest_local_checkpoint(folder)},
             seed=0,
         )
     whole = grids.untrained_toy_encoder_spec()

@@ -314,7 +314,9 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
     )
     body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     body |= {"records": "0123"}
-    text = builder.convert_to_markdown({"cells": cells}, "GhostBERT: New", body)
+    text = builder.convert_notebook_to_markdown(
+        {"cells": cells}, "GhostBERT: New", body
+    )
     parts = [
         "# GhostBERT: New",
         "**No comparison of this page is measured at toy: not run yet.**",
@@ -480,4 +482,4 @@ def test_pictures_of_a_knob_that_are_drawn_ahead_need_no_kernel_and_no_script(pa
     ],
 )
 def test_the_answer_of_a_toy_page_names_rows_in_words(name, value, text):
-    assert artefact.format_label_value({name: value}, name) == text
+    assert artefact.format_row_label({name: value}, name) == text

@@ -101,8 +101,10 @@ def test_each_seed_draws_its_rows_and_all_have_the_same_unseen_ones(sst2):
 def test_no_drawn_row_shares_four_words_with_an_unseen_one(shared, seed):
     made = texts(60, shared)
     split = Split(made, None, np.zeros(60, int), np.arange(60))
-    taken = unseen.select_rows_without_shared_text(split, range(30), range(30, 60), 8)
-    pool = unseen.select_rows_without_shared_text(
+    taken = unseen.select_row_positions_without_shared_text(
+        split, range(30), range(30, 60), 8
+    )
+    pool = unseen.select_row_positions_without_shared_text(
         split, taken, [row for row in range(60) if row not in taken], 60
     )
 
@@ -352,7 +354,7 @@ def test_a_page_without_a_line_says_so():
         ValueError, match="ghostbert_b04_more_ghosts has no rows at base: take one"
     ):
         notebook.execute_grid_cell_and_list_rows_by_variable(page, {"profile": "base"})
-    assert planned.notebook_has_runs(
+    assert planned.notebook_lists_runs_at_profile(
         "mini", page.stem
     ) and not planned.list_planned_notebook_ids("mini")
 

@@ -133,7 +133,7 @@ def compared(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.has_example_scores(row["spec"])]
+        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
     )
     parts = []
     for _, own in group_rows_by_model(one, rows):

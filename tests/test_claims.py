@@ -1097,7 +1097,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
         assert cells or line["role"] not in ("central", "own"), id
         assert bool(parse_seeds(line["seeds"])) == bool(line["seeds"]), id
         for one in cells:
-            told = lists.find_cells_csv_row(id, one.text)
+            told = lists.find_comparison_description(id, one.text)
             assert told["sentence"] and told["short"] and "@" not in told["sentence"], (
                 id,
                 one,
@@ -1108,7 +1108,7 @@ def test_the_cells_of_every_claim_can_be_read_and_are_sentences():
                 others = parse_comparisons(lists.read_claims()[same]["cells"])
                 assert same != id, told
                 assert any(
-                    not lists.find_cells_csv_row(same, each.text)["same_as"]
+                    not lists.find_comparison_description(same, each.text)["same_as"]
                     for each in others
                 )
 

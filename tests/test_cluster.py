@@ -128,7 +128,7 @@ def test_ray_gives_each_run_its_gpu_and_our_data(nodes, monkeypatch, tmp_path):
     ) as executor:
         future = executor.submit(visible, resources=Resources(1, True))
         assert future.result() == ("0", str(tmp_path))
-        assert executor.wait_for_finished() == {future} and executor.slots == 1
+        assert executor.wait_for_any_finished_call() == {future} and executor.slots == 1
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
         made = executor.submit(visible, resources=Resources())
         ended = set()
         while len(ended) < 2:
-            ended |= executor.wait_for_finished()
+            ended |= executor.wait_for_any_finished_call()
         assert killed.exception() and made.result()[0] in (None, "")
     again = remote.ResubmittedCall(visible).checkpoint("an argument")
     assert isinstance(again.function, remote.ResubmittedCall) and again.args == (

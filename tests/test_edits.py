@@ -61,8 +61,8 @@ def test_a_model_that_is_trained_again_is_another_one(tmp_path, clock):
         hidden=16,
     )
     weights = tmp_path / "model.safetensors"
-    before, sound = data.digest_weights(str(tmp_path)), weights.read_bytes()
+    before, sound = data.digest_local_checkpoint(str(tmp_path)), weights.read_bytes()
     weights.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
-    assert data.digest_weights(str(tmp_path)) != before
+    assert data.digest_local_checkpoint(str(tmp_path)) != before
     weights.write_bytes(sound)
-    assert data.digest_weights(str(tmp_path)) == before
+    assert data.digest_local_checkpoint(str(tmp_path)) == before

@@ -99,7 +99,10 @@ def test_the_printed_settings_are_those_of_the_specs():
     }
     adam = table[table.index.get_level_values(1) == "optimizer"]
     assert adam["in Specs", "Value"].item() == "AdamW"
-    assert paper_settings.mark_differing_cells(adam).iloc[0].tolist()[1] == "AdamW ≠"
+    assert (
+        paper_settings.mark_settings_differing_from_paper(adam).iloc[0].tolist()[1]
+        == "AdamW ≠"
+    )
     assert efficientbert.find_parameter_count_bounds("paper") == (
         15_000_000,
         16_000_000,
@@ -339,7 +342,7 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     for seed in range(60):
         below = np.exp(0.1 * draw.normal(size=100))
         above = 3.0 * below * np.exp(0.2 * draw.normal(size=100))
-        e = paired.estimate_median_ratio(
+        e = paired.estimate_median_time_ratio(
             above, below, bootstrap_draw_count=400, seed=seed
         )
         inside += e.low <= 3.0 <= e.high
@@ -350,7 +353,9 @@ def test_ratio_s_interval_covers_and_follows_blocks():
         np.exp(0.2 * draw.normal(size=10)), 10
     )  # blocks of ten that share their noise
     wide, thin = (
-        paired.estimate_median_ratio(slow, np.ones(100), block_size=block)
+        paired.estimate_median_time_ratio(
+            slow, np.ones(100), turns_per_bootstrap_block=block
+        )
         for block in (10, 1)
     )
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
@@ -358,11 +363,11 @@ def test_ratio_s_interval_covers_and_follows_blocks():
 
 def test_ratio_s_interval_has_the_ratio_where_blocks_seldom_have_the_ends():
     slow = np.r_[np.full(5, 10.0), np.ones(9), np.full(6, 10.0)]
-    e = paired.estimate_median_ratio(
+    e = paired.estimate_median_time_ratio(
         slow, np.ones(20), bootstrap_draw_count=400, seed=11
     )
     assert e.low <= e.mean == 10 == e.high
-    e = paired.estimate_median_ratio(
+    e = paired.estimate_median_time_ratio(
         1 / slow, np.ones(20), bootstrap_draw_count=400, seed=11
     )
     assert e.low == e.mean == 0.1 <= e.high
@@ -405,7 +410,7 @@ def test_speedups_are_of_the_same_turn():
     run = timed(1, (8.0, 2.0, 4.0, 1.0))["run"]
     names = ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
     assert list(run.spec["args"]["models"]) == names  # a Spec sorts them
-    found = measures.estimate_speed_up_by_model(run)
+    found = measures.estimate_speed_up_over_reference_by_model(run)
     assert {name: e.mean for name, e in found.items()} == pytest.approx(
         {"EfficientBERT_TINY": 8, "EfficientBERT": 4, "EfficientBERT++": 2}
     )

@@ -158,7 +158,7 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
     monkeypatch.setattr(evidence, "list_notebook_specs", lambda pages, profile: [asked])
     assert (
         evidence.execute_and_record_missing_runs(
-            [], store, workers=1, notebook_patterns_instead=["a page"]
+            [], store, workers=1, notebook_patterns_instead_of_claims=["a page"]
         )
         == {}
     )
@@ -168,8 +168,8 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
     with pytest.raises(ValueError, match="unknown claim: 'G11'"):
-        evidence.select_central_and_own_claims(["G11"])
-    every = evidence.select_central_and_own_claims()
+        evidence.select_central_and_project_claims(["G11"])
+    every = evidence.select_central_and_project_claims()
     assert {c["id"] for c in every} >= {
         line["id"] for line in lists.read_csv_in_published_folder("central")
     }

@@ -44,7 +44,7 @@ def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_ow
         monkeypatch.setenv("TOLD", told)
         with closing(executors.Local(1)) as executor:
             found.append(executor.submit(seen).result())
-            executor.wait_for_finished()
+            executor.wait_for_any_finished_call()
     server = found[0][-1]  # the other thread looks whether the parent is there
     assert found == [(2, {"torch", "seaborn"}, told, server) for told in "ab"]
     assert server != os.getpid()
@@ -72,7 +72,7 @@ def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(
 ):
     with closing(executors.Local(1)) as executor:
         *_, server = executor.submit(seen).result()
-        executor.wait_for_finished()
+        executor.wait_for_any_finished_call()
         pid, parent, asked = executor.submit(kernel, tmp_path).result()
         assert parent == server == psutil.Process(asked).ppid()
         os.kill(asked, signal.SIGKILL)

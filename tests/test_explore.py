@@ -127,7 +127,7 @@ def test_a_point_has_the_numbers_of_the_frontier_and_names_its_runs(few):
 
 def test_the_sweep_has_the_numbers_of_its_claim():
     """G4 has k = 3 minus another size; the page has it the other way round."""
-    table = explore.compute_model_differences(
+    table = explore.compute_score_differences_from_baseline(
         explore.find_finished_notebook_runs(KERNELS, "mini"), "k = 3"
     )
     lines = [
@@ -252,7 +252,7 @@ def test_pages_that_are_there_load_nothing_and_one_has_the_script():
 def page(few, tmp_path_factory):
     """A page of all kinds of figures, as a command makes it."""
     frame = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    table = explore.compute_model_differences(
+    table = explore.compute_score_differences_from_baseline(
         explore.find_finished_notebook_runs(KERNELS, "mini"), "k = 3"
     )
     title = ("Kernels", "k = 3", KERNELS)
@@ -264,7 +264,7 @@ def page(few, tmp_path_factory):
             explore.make_plotly_script_html(),
             explore.plot_score_against_cost(few).figure_html,
             explore.plot_claim_comparisons(explore.read_verdicts_frame()).figure_html,
-            explore.plot_model_differences(
+            explore.plot_score_differences_from_baseline(
                 table, {"k = 5, 3/12, SST-2": 1.9}, *title
             ).figure_html,
             explore.plot_turnable_surfaces(

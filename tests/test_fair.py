@@ -108,7 +108,7 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
 
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
-    picked = evidence.select_central_and_own_claims(["F20", "F12", "F13"])
+    picked = evidence.select_central_and_project_claims(["F20", "F12", "F13"])
     found = evidence.list_claim_specs_in_run_order(picked)
     firsts = [
         found.index(

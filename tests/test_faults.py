@@ -639,7 +639,7 @@ def test_an_idle_worker_that_is_stopped_says_nothing(capfd):
         executor = executors.Local(1)
         future = executor.submit(function)
         if function is os.getpid:
-            executor.wait_for_finished()
+            executor.wait_for_any_finished_call()
         else:
             time.sleep(1.0)
         (pool,) = executor.idle or executor.running.values()
@@ -709,7 +709,7 @@ print(paths.ROOT, lib.__file__, command.__file__, lib.rows.__module__, sep="\\n"
 WORKS = """
 executor = executors.Local(1)
 future = executor.submit(paths.data_root)
-executor.wait_for_finished()
+executor.wait_for_any_finished_call()
 print(future.result())
 executor.close()
 """

@@ -245,7 +245,7 @@ def test_the_mix_learns_and_is_told(runs):
         )
         model = backbone.load(runs[name].model_folder)[0]
         assert np.array_equal(
-            mix.find_layer_mix(model).compute_state_weights().detach().numpy(),
+            mix.find_layer_mix(model).compute_hidden_state_weights().detach().numpy(),
             found["after"],
         )
         assert runs[name].metrics["mix_bytes_per_token"] == 3 * 48 * 4

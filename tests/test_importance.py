@@ -9,7 +9,7 @@ from lib.core.names import Refused
 from lib.core.options import Importance, Numerics
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
-from lib.train.batches import Encoded, make_batch
+from lib.train.batches import EncodedRows, make_batch
 from lib.train.steps.importance import compute_taylor_importance
 
 NUMERICS = Numerics("float32", 1)
@@ -22,7 +22,7 @@ def rows(labels=2, number=10):
         if labels == 1
         else draw.integers(0, labels, number)
     )
-    return Encoded(
+    return EncodedRows(
         {
             "input_ids": [
                 draw.integers(5, 60, draw.integers(3, 9)) for _ in range(number)

@@ -21,7 +21,7 @@ from lib.model.options import list_non_default_fields
 from lib.model.parts import get_encoder, set_dropout
 from lib.model.surgery import apply_surgery
 from lib.train import loop, losses
-from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
+from lib.train.batches import EncodedRows, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import UsedEmbeddingRows, restrict_training_to_used_embeddings
 
 NUMERICS = Numerics("float32", 1)
@@ -33,7 +33,9 @@ def encoded(number=22, seed=0, low=5, high=40):
     table are never used."""
     draw = np.random.default_rng(seed)
     ids = [draw.integers(low, high, draw.integers(3, 10)) for _ in range(number)]
-    return Encoded({"input_ids": ids}, torch.as_tensor(draw.integers(0, 2, number)), 0)
+    return EncodedRows(
+        {"input_ids": ids}, torch.as_tensor(draw.integers(0, 2, number)), 0
+    )
 
 
 def train(**changes):
@@ -144,7 +146,7 @@ def test_order_differs_between_epochs_and_seeds(bucket):
 
 
 def test_collate_pads_and_masks():
-    data = Encoded(
+    data = EncodedRows(
         {
             "input_ids": [np.array([7, 8, 9]), np.array([5]), np.array([6, 6])],
             "token_type_ids": [np.array([0, 1, 1]), np.array([1]), np.array([0, 1])],
@@ -401,7 +403,7 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
 @pytest.mark.parametrize("pad_to", [0, 20])
 def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     model, data = tiny(family, labels=3), encoded(23)
-    data = Encoded(data.columns, data.labels, model.config.pad_token_id)
+    data = EncodedRows(data.columns, data.labels, model.config.pad_token_id)
     found = loop.predict_logits(
         model.train(), data, NUMERICS, max_batch_tokens=200, min_token_count=pad_to
     )

@@ -6,8 +6,8 @@ import torch
 
 from lib.core.options import Targets
 from lib.train.losses import (
-    compute_attention_error_masking_keys,
-    compute_attention_error_zeroing_padding,
+    compute_attention_error_ignoring_padded_keys,
+    compute_attention_error_with_padded_scores_zeroed,
     compute_attention_mean_squared_error,
     compute_mean_squared_error,
     compute_prediction_losses,
@@ -203,15 +203,16 @@ def test_depths_that_do_not_divide_are_an_error():
     "distance",
     [
         compute_attention_mean_squared_error,
-        compute_attention_error_masking_keys,
-        compute_attention_error_zeroing_padding,
+        compute_attention_error_ignoring_padded_keys,
+        compute_attention_error_with_padded_scores_zeroed,
     ],
 )
 @pytest.mark.parametrize("mask", [False, True])
 def test_distances_of_scores_against_numpy(distance, mask):
-    """`compute_attention_error_masking_keys` and
-    `compute_attention_error_zeroing_padding` take scores to padded keys for 0.
-    `compute_attention_error_zeroing_padding` does so with those of at most -100 too."""
+    """`compute_attention_error_ignoring_padded_keys` and
+    `compute_attention_error_with_padded_scores_zeroed` take scores to padded keys for
+    0. `compute_attention_error_with_padded_scores_zeroed` does so with those of at most
+    -100 too."""
 
     a, b = (
         torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i))
@@ -222,7 +223,7 @@ def test_distances_of_scores_against_numpy(distance, mask):
     keys = np.broadcast_to(real[:, None, None, :], x.shape)
     if distance is not compute_attention_mean_squared_error:
         x, y = np.where(keys, x, 0), np.where(keys, y, 0)
-    if distance is compute_attention_error_zeroing_padding:
+    if distance is compute_attention_error_with_padded_scores_zeroed:
         x = np.where(x <= -100, 0, x)
     square = (x - y) ** 2
     pairs = np.broadcast_to(real[:, None, :, None], x.shape) & keys

@@ -41,8 +41,8 @@ def book():
 @pytest.mark.papers("ghostbert")
 def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
     path = notebook.find_notebook_path(BODY["id"])
-    text = builder.convert_to_markdown(book(), "New", BODY)
-    page = re.sub("<[^>]*>", "", builder.convert_to_html(path, book(), BODY))
+    text = builder.convert_notebook_to_markdown(book(), "New", BODY)
+    page = re.sub("<[^>]*>", "", builder.convert_notebook_to_html(path, book(), BODY))
     for shown in (text, page):
         order = [
             "In code:",
@@ -63,12 +63,12 @@ def test_code_of_a_method_stands_behind_its_text_on_both_kinds_of_page():
 @pytest.mark.papers("ghostbert")
 def test_code_of_other_pages_is_folded_at_the_end():
     other = BODY | {"id": "ghostbert_t03_pruned_vs_ghost"}
-    page = builder.convert_to_html(
+    page = builder.convert_notebook_to_html(
         notebook.find_notebook_path(other["id"]), book(), other
     )
     assert page.index("Exercises") < page.index("The code of this page")
     assert page.count("mechanism") == 1 and builder.FOLD not in page
-    assert "mechanism" not in builder.convert_to_markdown(book(), "New", other)
+    assert "mechanism" not in builder.convert_notebook_to_markdown(book(), "New", other)
 
 
 @pytest.mark.papers("bermo")
@@ -84,8 +84,8 @@ def test_a_table_of_pages_links_to_pages_of_its_form():
     files = re.findall(r"\]\(([^)]*)\)", shown)
     assert all((path.parent / name).is_file() for name in files) and len(files) > 7
     book = new.new_notebook(cells=cells)
-    text = builder.convert_to_markdown(book, "New", body)
-    page = builder.convert_to_html(path, book, body).partition("<main")[2]
+    text = builder.convert_notebook_to_markdown(book, "New", body)
+    page = builder.convert_notebook_to_html(path, book, body).partition("<main")[2]
     page = page.partition('<p class="downloads">')[0]
     for name in names:
         assert f"]({name}.page.md)" in text and f'href="{name}.html"' in page

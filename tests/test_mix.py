@@ -67,7 +67,8 @@ def test_the_formula_in_float64(norm):
     expected = 1.7 * torch.einsum("j,jbtc->btc", a, z)
     torch.testing.assert_close(module(list(h), mask), expected, atol=1e-9, rtol=0)
     assert (
-        torch.allclose(module.compute_state_weights(), a) and (a.max() - a.min()) > 0.05
+        torch.allclose(module.compute_hidden_state_weights(), a)
+        and (a.max() - a.min()) > 0.05
     )
 
 
@@ -99,7 +100,7 @@ def test_dropout_acts_on_the_normalised_states_in_training_alone():
     module = layer_mix("none", dropout=0.5)
     h = [torch.ones(2, 50, 40, dtype=torch.float64) for _ in range(4)]
     assert torch.allclose(module.eval()(h), torch.ones(()).double())
-    out, weights = module.train()(h), module.compute_state_weights().tolist()
+    out, weights = module.train()(h), module.compute_hidden_state_weights().tolist()
     subsets = [[i >> j & 1 for j in range(4)] for i in range(16)]
     sums = [
         sum(2 * a for a, on in zip(weights, bits, strict=True) if on)

@@ -82,13 +82,15 @@ def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, token
     pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     (place := root / "data" / "models" / "mine" / "vocab.txt").write_text("a\nb\n")
     path = models.fetch_checkpoint("mine") / file
-    models.copy_checkpoint("mine", data.digest_weights("mine"), root / "sound")
+    models.copy_checkpoint("mine", data.digest_local_checkpoint("mine"), root / "sound")
     assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
     with pytest.raises(
         ValueError, match=f"{file} has another digest .*: move .* away, and"
     ):
-        models.copy_checkpoint("mine", data.digest_weights("mine"), root / "damaged")
+        models.copy_checkpoint(
+            "mine", data.digest_local_checkpoint("mine"), root / "damaged"
+        )
     assert not (root / "damaged").exists()
 
 

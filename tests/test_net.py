@@ -17,7 +17,7 @@ from lib.papers.efficientbert.search.net import (
     count_macs_per_token,
     count_net_parameters,
     from_json,
-    make_bert,
+    make_plain_bert_net,
 )
 from lib.stats import cost
 
@@ -200,7 +200,7 @@ def test_impossible_layers():
     with pytest.raises(
         ValueError, match="'deployable', 'with pooler', 'with projection'"
     ):
-        count_net_parameters(make_bert(2, 24, 24), "all")
+        count_net_parameters(make_plain_bert_net(2, 24, 24), "all")
 
 
 # The printed tables

@@ -329,7 +329,9 @@ def test_help_names_the_methods(capsys):
     with pytest.raises(SystemExit):
         main(["plan", "--help"])
     told = capsys.readouterr().out
-    assert all(line in told for line in frontier.format_defaults_of_method_comparison())
+    assert all(
+        line in told for line in frontier.format_help_lines_for_method_comparison()
+    )
     assert all(name in told for name in frontier.TABLE)
 
 

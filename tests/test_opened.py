@@ -155,7 +155,7 @@ def test_a_card_of_a_reader_s_model_names_no_place_of_the_machine(
         ffn=32,
         hidden=16,
     )
-    start = {"name": str(folder), "digest": data.digest_weights(str(folder))}
+    start = {"name": str(folder), "digest": data.digest_local_checkpoint(str(folder))}
     train = Train(epochs=1, batch=32, lr=1e-3, max_length=16)
     told = data.make_data_descriptor("own", own.infer_task(str(path)).name)
     run = made(

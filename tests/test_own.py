@@ -609,13 +609,16 @@ def test_a_changed_file_is_another_task(tmp_path, tsv, monkeypatch):
 
 def test_a_model_folder_that_is_replaced_is_another_model(encoder):
     folder = encoder()
-    before, path = data.digest_weights(str(folder)), Path(folder, "config.json")
+    before, path = (
+        data.digest_local_checkpoint(str(folder)),
+        Path(folder, "config.json"),
+    )
     state, body = path.stat(), path.read_text()
     path.write_text(body.replace("1", "2", 1))
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert data.digest_weights(str(folder)) != before
+    assert data.digest_local_checkpoint(str(folder)) != before
     path.write_text(body)
-    assert data.digest_weights(str(folder)) == before
+    assert data.digest_local_checkpoint(str(folder)) == before
 
 
 def test_the_shape_is_that_of_the_configuration(encoder):

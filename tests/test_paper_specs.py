@@ -28,7 +28,7 @@ from lib.papers.grids import find_encoder_shape
 from lib.stats import cost
 from lib.stats.cost import build_transformers_config
 from lib.train import loop, losses
-from lib.train.batches import Encoded, encode_split
+from lib.train.batches import EncodedRows, encode_split
 from lib.train.steps import distilling
 
 PAGES = notebook.find_notebooks(["ghostbert_*"])
@@ -166,7 +166,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     ):
         apply_surgery(student, op)
     draw = np.random.default_rng(0)
-    encoded = Encoded(
+    encoded = EncodedRows(
         {"input_ids": [draw.integers(5, sizes.vocab, n) for n in (128, 90, 17, 60)]},
         torch.tensor([0, 1, 1, 0]),
         0,
@@ -282,7 +282,9 @@ def test_lines_of_table_1_are_the_printed_ones_and_the_control():
         name.partition(" (")[0] if "et al." in name else name
         for name in published.read_table("ghostbert", "table1")["Model"]
     ]
-    lines = list(ghostbert.list_rows_of_table_1(ghostbert.WIDTHS))
+    lines = list(
+        ghostbert.map_rows_of_table_1_to_encoders_and_variants(ghostbert.WIDTHS)
+    )
     assert [name for name in lines if not name.endswith(", distilled")] == printed
     assert len(lines) == len(printed) + 3
 

@@ -190,7 +190,7 @@ class Here:
         self.ended.add(future)
         return future
 
-    def wait_for_finished(self, max_seconds=None):
+    def wait_for_any_finished_call(self, max_seconds=None):
         done, self.ended = self.ended, set()
         return done
 
@@ -287,7 +287,8 @@ def forget():
 
 
 def fewer(*grids):
-    """As lib.claims.notebook.list_specs_of_grid_variables: fewer rows of each notebook."""
+    """As lib.claims.notebook.list_specs_of_grid_variables: fewer rows of each
+    notebook."""
     return list(dict.fromkeys(spec for found in grids for spec in some(found)))
 
 

@@ -150,7 +150,7 @@ def test_other_rules_are_told_of_the_published_comparisons():
         "seeds of the plan",
     }
     # Without the code of a paper its comparisons are absent.
-    here = lists.read_cells_csv_by_claim_and_comparison()
+    here = lists.read_comparison_descriptions()
     lines = [line for line in lines if (line["claim"], line["comparison"]) in here]
     assert lines
     for line in lines:

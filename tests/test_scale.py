@@ -124,7 +124,7 @@ def taken(store, *specs):
             place = (store.runs, store.records)
             job = (sweep.execute_in_worker, each.to_json(), *place, True, 30.0)
             future = executor.submit(*job)
-            assert future.result()[1] == "" and executor.wait_for_finished()
+            assert future.result()[1] == "" and executor.wait_for_any_finished_call()
         return peak(executor.submit(os.getpid).result())
 
 

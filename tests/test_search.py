@@ -388,7 +388,7 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
         part = supernet.build_model_of_architecture(
             net, type(model), model.config, num_labels=1
         ).eval()
-        supernet.inherit_weights_and_list_missing(part, model)
+        supernet.inherit_weights_and_list_missing_tensors(part, model)
         encoded, marks = heads.encode_rows_and_make_scorer(
             tokenizer, rows, data.find_task_of_descriptor(DATA), 32
         )

@@ -11,7 +11,7 @@ from conftest import made_up
 
 from lib import data
 from lib.claims import lists, notebook, seeds
-from lib.claims.cells import has_example_scores, parse_comparisons, row_matches_model
+from lib.claims.cells import is_scored_on_examples, parse_comparisons, row_matches_model
 from lib.claims.seeds import (
     PlannedComparison,
     find_planned_comparison_of_models,
@@ -141,7 +141,7 @@ def lacking(path):
             own = [
                 row
                 for row in own
-                if plan.comparison.measure or has_example_scores(row["spec"])
+                if plan.comparison.measure or is_scored_on_examples(row["spec"])
             ]
             places = {}
             for row in own:
@@ -211,9 +211,9 @@ def test_seeds_that_a_reader_asks_for_are_the_seeds():
 def test_cells_of_a_page_have_the_seeds_of_the_claim_that_counts_them():
     for path in NOTEBOOKS:
         for plan in list_planned_comparisons(notebook.make_notebook_id(path), "mini"):
-            same = lists.find_cells_csv_row(plan.claim_id, plan.comparison.text)[
-                "same_as"
-            ]
+            same = lists.find_comparison_description(
+                plan.claim_id, plan.comparison.text
+            )["same_as"]
             assert plan.seeds == lists.list_planned_seeds(same or plan.claim_id), plan
 
 
@@ -292,11 +292,11 @@ def test_a_reader_compares_all_models_with_a_chosen_one(plans, metrics, monkeypa
     shown, knobs = [], {}
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     monkeypatch.setattr(ipywidgets, "interact", lambda _, **more: knobs.update(more))
-    artefact.explore_model_differences(own)
+    artefact.explore_score_differences_from_baseline(own)
     assert not shown and not knobs  # A page that a command makes has no control.
     monkeypatch.setattr(paths, "is_in_jupyter_lab", lambda: True)
     monkeypatch.delenv(notebook.BATCH, raising=False)
-    artefact.explore_model_differences(own)
+    artefact.explore_score_differences_from_baseline(own)
     names = ["b, 3/12", "a, 3/12", "a, 1/12"]
     assert shown and knobs == {"task": ["SST-2"], "baseline": names}
 

@@ -76,7 +76,7 @@ def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     assert space.count_layer_size_combinations() == 4_480_424
     assert Space("stage3", BASE).count_layer_size_combinations() == 16**6
     sums = (
-        space.size_choices_within_bounds.ways[-1][0]
+        space.layer_size_combinations_within_parameter_bounds.ways[-1][0]
         + space.parameter_count_without_ffns
     )
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
@@ -225,16 +225,17 @@ def test_candidates_are_of_their_space(stage):
     for _ in range(12):
         net = space.sample_candidate(rng)
         assert (
-            "ids" not in space.searched_dimensions
+            "ids" not in space.searched_layer_properties
             or low <= space.count_net_parameters(net) <= high
         )
         assert replace(net, layers=TOY.layers) == TOY
         for layer, start in zip(net.layers, TOY.layers, strict=True):
             parse_and_check_formula(layer.formula, 96, net.count_inner_channels(layer))
             assert (
-                "formula" in space.searched_dimensions or layer.formula == start.formula
+                "formula" in space.searched_layer_properties
+                or layer.formula == start.formula
             )
-        assert "ids" in space.searched_dimensions or ids_of(net) == ids_of(TOY)
+        assert "ids" in space.searched_layer_properties or ids_of(net) == ids_of(TOY)
         assert (
             space.convert_json_layers_to_net(space.convert_layers_to_json(net)) == net
         )
@@ -262,7 +263,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
             for a, b in changed:
                 kinds["ids" if a.formula == b.formula else "formula"] += 1
                 assert a.formula == b.formula or (a.stack, a.q) == (b.stack, b.q)
-        assert set(kinds) == set(space.searched_dimensions)
+        assert set(kinds) == set(space.searched_layer_properties)
 
 
 def test_mutations_reach_all_networks_of_the_window_with_one_other_id():

@@ -19,7 +19,7 @@ from lib.model.taps import record_hidden_states
 from lib.papers.efficientbert.recipes import NETS
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
 from lib.train import loop, losses
-from lib.train.batches import Encoded
+from lib.train.batches import EncodedRows
 
 FORMULAS = (
     "W2 gelu(W1 x)",
@@ -66,7 +66,7 @@ def model(wanted, cls=CLASSIFIER, seed=0, **config):
 def small(whole, wanted):
     """A model of its own for a Net, with the weights that it inherits."""
     made = model(wanted, type(whole), seed=1)
-    supernet.inherit_weights_and_list_missing(made, whole)
+    supernet.inherit_weights_and_list_missing_tensors(made, whole)
     return made
 
 
@@ -133,7 +133,7 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
     table."""
     random = np.random.default_rng(0)
     rows = [random.integers(5, 17, size) for size in random.integers(4, 9, 24)]
-    encoded = Encoded(
+    encoded = EncodedRows(
         {"input_ids": rows}, torch.tensor([len(row) % 2 for row in rows]), 0
     )
     results = []
@@ -253,7 +253,7 @@ def test_inheritance_leaves_what_the_source_does_not_have():
     ):
         student = model(net(), cls, seed=1)
         before = getattr(student, head).weight.clone()
-        assert supernet.inherit_weights_and_list_missing(student, source) == [
+        assert supernet.inherit_weights_and_list_missing_tensors(student, source) == [
             f"{head}.weight",
             f"{head}.bias",
         ]
@@ -267,7 +267,7 @@ def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
     student = model(net((BERT, 1, 1), (BERT, 1, 1), width=96, embedding="plain"))
     torch.manual_seed(3)
     source = transformers.BertModel(copy.deepcopy(student.config)).double().eval()
-    assert supernet.inherit_weights_and_list_missing(student, source) == [
+    assert supernet.inherit_weights_and_list_missing_tensors(student, source) == [
         "classifier.weight",
         "classifier.bias",
     ]
@@ -358,7 +358,7 @@ def plain_bert():
 
 def inherited(student, *source, **config):
     """Let a classifier for one Net inherit from that for another."""
-    return supernet.inherit_weights_and_list_missing(
+    return supernet.inherit_weights_and_list_missing_tensors(
         model(student), model(*source, **config)
     )
 

@@ -8,14 +8,14 @@ from lib.core.options import Numerics
 from lib.model.parts import get_encoder, get_layers
 from lib.model.taps import record_hidden_states
 from lib.train import matching
-from lib.train.batches import Encoded, make_batch
+from lib.train.batches import EncodedRows, make_batch
 
 
 @pytest.fixture
 def rows():
     generator = np.random.default_rng(0)
     ids = [generator.integers(5, 50, size=n) for n in (3, 9, 5, 1, 7)]
-    return Encoded({"input_ids": ids}, None, 0)
+    return EncodedRows({"input_ids": ids}, None, 0)
 
 
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):

@@ -12,12 +12,12 @@ from lib.stats.paired import (
     LeaveOneClusterOut,
     Pair,
     adjust_p_values_by_holm,
-    compute_linearity_contrast_weights,
+    compute_linear_fit_comparison_weights,
+    compute_scores_on_weighted_examples,
     compute_slope_weights,
-    compute_weighted_scores,
-    estimate_contrast,
     estimate_mean_over_seeds,
     estimate_paired_difference,
+    estimate_weighted_sum_of_differences,
     sample_bootstrap_weights,
 )
 
@@ -84,7 +84,7 @@ def test_weighted_metrics_equal_the_materialised_resample(metric):
     assert (weights.sum(1) == n).all()
     rows = [np.repeat(np.arange(n), w.astype(int)) for w in weights]
     want = np.array([[score(metric, x[r], labels[r]) for x in logits] for r in rows])
-    found = compute_weighted_scores(metric, logits, labels, weights)
+    found = compute_scores_on_weighted_examples(metric, logits, labels, weights)
     np.testing.assert_allclose(found, want, rtol=0, atol=1e-12)
 
 
@@ -93,7 +93,8 @@ def test_undefined_metrics_count_zero(metric):
     constant = np.ones((4, 1)) if metric in CORRELATIONS else np.eye(2)[[0, 0, 0, 0]]
     labels = np.array([0, 1, 0, 1])
     assert (
-        compute_weighted_scores(metric, [constant], labels, np.ones((3, 4))) == 0
+        compute_scores_on_weighted_examples(metric, [constant], labels, np.ones((3, 4)))
+        == 0
     ).all()
 
 
@@ -176,7 +177,7 @@ def test_malformed_pairs_are_refused():
 def test_slope_of_known_gains():
     x = [1, 3, 6, 9]
     groups = [seed_effects([30 - 2 * v + s for s in (-1, 0, 1)], n=5000) for v in x]
-    e = estimate_contrast(groups, compute_slope_weights(x))
+    e = estimate_weighted_sum_of_differences(groups, compute_slope_weights(x))
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
     # the level of a seed, which all x share, is no noise of the slope
     assert e.deviation_over_seeds == pytest.approx(0, abs=1e-9)
@@ -190,11 +191,11 @@ def test_the_straighter_line_is_told_by_one_contrast():
     for y in generator.normal(size=(200, 4)) + np.arange(4):
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
         if compute_slope_weights(x) @ y > 0 and compute_slope_weights(10**x) @ y > 0:
-            assert np.sign(compute_linearity_contrast_weights(x, 10**x) @ y) == np.sign(
-                plain - log
-            )
+            assert np.sign(
+                compute_linear_fit_comparison_weights(x, 10**x) @ y
+            ) == np.sign(plain - log)
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
-    assert compute_linearity_contrast_weights(x, 10**x) @ y == pytest.approx(
+    assert compute_linear_fit_comparison_weights(x, 10**x) @ y == pytest.approx(
         explained[0] - explained[1]
     )
 
@@ -302,21 +303,21 @@ def test_leaving_out_by_sums_equals_weights_that_are_written_out(metric):
     by_one = LeaveOneClusterOut(np.arange(n))
     for few, written in ((lean, weights), (by_one, by_one @ np.eye(n))):
         np.testing.assert_allclose(
-            compute_weighted_scores(*told, few),
-            compute_weighted_scores(*told, written),
+            compute_scores_on_weighted_examples(*told, few),
+            compute_scores_on_weighted_examples(*told, written),
             atol=1e-12,
         )
     if metric == "spearman":  # Ranks are whole numbers or halves, so bits are equal.
         assert np.array_equal(
-            compute_weighted_scores(*told, lean),
-            compute_weighted_scores(*told, weights),
+            compute_scores_on_weighted_examples(*told, lean),
+            compute_scores_on_weighted_examples(*told, weights),
         )
 
 
 def test_predictions_that_are_no_numbers_have_no_correlation():
     labels, weights = np.arange(4.0), LeaveOneClusterOut(np.arange(4))
     said = [np.array([0.0, 1.0, 2.0, odd]) for odd in (3.0, np.nan, np.inf)]
-    scores = compute_weighted_scores("spearman", said, labels, weights)
+    scores = compute_scores_on_weighted_examples("spearman", said, labels, weights)
     assert (scores == [1.0, 0.0, 0.0]).all() and len(scores) == 5
 
 

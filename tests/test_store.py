@@ -299,7 +299,7 @@ from pathlib import Path
 from lib.core import paths
 os.chdir("/")  # as kernels stand in another folder
 text = json.dumps({"data": 1, "runs": {"5 of 8 runs": "data / runs . figures"}})
-hide, roots = paths.hide_local_paths, paths.list_project_root_folders().values()
+hide, roots = paths.hide_local_paths, paths.list_configurable_folders().values()
 print(json.dumps([hide(text) == text, [str(p) for p in roots],
                   [os.environ.get(name) for name in paths.ROOTS], hide(sys.argv[1])]))
 """

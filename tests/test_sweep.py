@@ -177,7 +177,7 @@ def make_in_process(spec, runs, records):
 def process(spec, store):
     """A started process that makes a run."""
     about = {"target": make_in_process, "args": (spec, store.runs, store.records)}
-    made = executors.make_process_context().Process(**about)
+    made = executors.make_multiprocessing_context().Process(**about)
     made.start()
     return made
 

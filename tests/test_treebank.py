@@ -71,12 +71,21 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
         "PRES",
         "like",
     )  # no full verb there: all finite forms agree
-    assert treebank.find_number_and_noun_lemma(slept, "nsubj") == ("NNS", "dog")
-    assert treebank.find_number_and_noun_lemma(slept, "obj") is None
-    assert treebank.find_number_and_noun_lemma(likes, "nsubj") == ("NN", "cat")
-    assert treebank.find_number_and_noun_lemma(likes, "obj") == ("NNS", "book")
-    assert treebank.compute_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
-    assert max(treebank.compute_depths(likes)) == 3
+    assert treebank.find_grammatical_number_and_noun_lemma(slept, "nsubj") == (
+        "NNS",
+        "dog",
+    )
+    assert treebank.find_grammatical_number_and_noun_lemma(slept, "obj") is None
+    assert treebank.find_grammatical_number_and_noun_lemma(likes, "nsubj") == (
+        "NN",
+        "cat",
+    )
+    assert treebank.find_grammatical_number_and_noun_lemma(likes, "obj") == (
+        "NNS",
+        "book",
+    )
+    assert treebank.compute_word_depths(slept) == [2, 1, 0, 2, 2, 2, 1, 2, 1]
+    assert max(treebank.compute_word_depths(likes)) == 3
     assert treebank.format_top_constituents(slept) == "nsubj root conj"
     assert treebank.format_top_constituents(likes) == "nsubj cop root ccomp"
     words, longer = treebank.swap_clauses_and_compare_lengths(slept)
@@ -85,7 +94,7 @@ def test_labels_of_hand_parsed_sentences(tmp_path):
 
 
 def subject(sentence):
-    return treebank.find_number_and_noun_lemma(sentence, "nsubj")
+    return treebank.find_grammatical_number_and_noun_lemma(sentence, "nsubj")
 
 
 @pytest.mark.parametrize(
@@ -243,8 +252,8 @@ def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
 
 ASKS = {
     "Tense": treebank.find_tense_and_verb_lemma,
-    "SubjNumber": lambda s: treebank.find_number_and_noun_lemma(s, "nsubj"),
-    "ObjNumber": lambda s: treebank.find_number_and_noun_lemma(s, "obj"),
+    "SubjNumber": lambda s: treebank.find_grammatical_number_and_noun_lemma(s, "nsubj"),
+    "ObjNumber": lambda s: treebank.find_grammatical_number_and_noun_lemma(s, "obj"),
 }
 
 

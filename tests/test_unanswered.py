@@ -54,7 +54,7 @@ def seeds(one, rows):
     rows = (
         rows
         if one.measure
-        else [row for row in rows if cells.has_example_scores(row["spec"])]
+        else [row for row in rows if cells.is_scored_on_examples(row["spec"])]
     )
     by_task = defaultdict(list)
     for _, part in group_rows_by_model(one, rows):

@@ -67,7 +67,7 @@ def test_rows_that_share_are_left_out(texts, taken, count):
         if not any(share(texts[row], text) for text in texts[:taken])
     ]
     assert (
-        unseen.select_rows_without_shared_text(
+        unseen.select_row_positions_without_shared_text(
             rows, range(min(taken, len(texts))), rest, count
         )
         == wanted[:count]
@@ -79,7 +79,9 @@ def test_each_side_of_a_pair_counts():
         ["one two three four five", "x", "far off", "also far"],
         ["y", "zero one two three four", "near by", "y"],
     )
-    assert unseen.select_rows_without_shared_text(rows, [0], [1, 2, 3], 9) == [2]
+    assert unseen.select_row_positions_without_shared_text(rows, [0], [1, 2, 3], 9) == [
+        2
+    ]
     assert unseen.cluster_rows_by_shared_text(rows).tolist() == [0, 0, 1, 0]
 
 
@@ -396,7 +398,7 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
             name, logits, labels
         )
         scores = [
-            paired.compute_weighted_scores(name, [each], labels, weights)
+            paired.compute_scores_on_weighted_examples(name, [each], labels, weights)
             for each in (said, logits)
         ]
         assert np.array_equal(*scores)

@@ -70,7 +70,7 @@ def records(tmp_path, monkeypatch):
         lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
     monkeypatch.setattr(
-        verify.evidence, "select_central_and_own_claims", lambda: [{"id": "G1"}]
+        verify.evidence, "select_central_and_project_claims", lambda: [{"id": "G1"}]
     )
     monkeypatch.setattr(
         verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))

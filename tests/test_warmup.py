@@ -39,7 +39,7 @@ from lib.papers.efficientbert.search.net import (
     Layer,
     Net,
     count_net_parameters,
-    make_bert,
+    make_plain_bert_net,
 )
 from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
 from lib.stats import metrics
@@ -340,7 +340,7 @@ CHAIN = {
     "plus": warmed(TEACHER, MANY, net=net().to_json(), classifier="CoLA", train=STILL),
     "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
     "published": warmed(
-        TEACHER, BACKBONE, net=make_bert(2, 48, 96).to_json(), train=STILL
+        TEACHER, BACKBONE, net=make_plain_bert_net(2, 48, 96).to_json(), train=STILL
     ),
     "answers": warmed(
         READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)

@@ -35,7 +35,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.stats import metrics
 from lib.train import heads, loop
 from lib.train.batches import encode_split, make_batch
-from lib.train.steps.bag_of_words import count_word_forms
+from lib.train.steps.bag_of_words import compute_word_count_features
 
 SEED, MOST, RATIO = 90, 2000, 0.3
 NEAR, MENDED = 0.9, 1.10  # A level and a loss have to be so near.
@@ -195,7 +195,7 @@ def bag_of_words(task: data.Task, train: Split, split: Split) -> float:
     """Return the score of a linear model over word counts, as the step of this name
     fits it."""
     counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
-    both = (count_word_forms(counter, part) for part in (train, split))
+    both = (compute_word_count_features(counter, part) for part in (train, split))
     return linear(task, next(both), train, next(both), split)
 
 

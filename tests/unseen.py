@@ -23,7 +23,7 @@ def note_pool(name, task, unseen=0, beside=0, words=0):
     them."""
     fixed = {"max_unseen_rows": unseen, "reserved_rows": beside, "min_words": words}
     described = data.make_data_descriptor(name, task, draws_rows_by_seed=True, **fixed)
-    write({data.make_training_pool_digest_key(described): described["drawn"]})
+    write({data.make_training_pool_data_name(described): described["drawn"]})
     return described["drawn"]
 
 

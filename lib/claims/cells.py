@@ -56,7 +56,7 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
     "per step": paired.compute_slope_weights,
     "straighter over the logarithm": lambda x: (
-        paired.compute_linearity_contrast_weights(np.log10(x), x)
+        paired.compute_linear_fit_comparison_weights(np.log10(x), x)
     ),
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
@@ -131,7 +131,7 @@ class Comparison:
         models can be paired.
 
         grid_row: the labels of a run and, under "spec", its description."""
-        can_count = self.measure or has_example_scores(grid_row["spec"])
+        can_count = self.measure or is_scored_on_examples(grid_row["spec"])
         return bool(can_count) and any(
             row_matches_model(grid_row, *model) for model in self.models
         )
@@ -318,7 +318,7 @@ def parse_comparison(comparison_text: str) -> Comparison:
     )
 
 
-def has_example_scores(spec: Spec) -> bool:
+def is_scored_on_examples(spec: Spec) -> bool:
     """Return whether a run trains a model and scores it on examples.
 
     Two models with such runs can be compared example by example.

@@ -119,9 +119,9 @@ class PrintedCells:
         Other numbers that the paper prints are checked against it. Numbers are exact
         Fractions, empty cells None, other cells text. Raises Refused where no row fits.
 
-        first_cells_of_row: one text for each of the first columns of the table. A row fits where
-        these columns equal the texts or, if no row does, begin with them; "*" fits any
-        text."""
+        first_cells_of_row: one text for each of the first columns of the table. A row
+        fits where these columns equal the texts or, if no row does, begin with them;
+        "*" fits any text."""
         rows = self.find_rows_with_index(table_name, first_cells_of_row)
         self.texts_read |= {
             (table_name, column_name, i): line[column_name] for i, line in rows
@@ -136,9 +136,9 @@ class PrintedCells:
         Other numbers that the paper prints are checked against it. Raises Refused where
         no row fits the keys, and ValueError where several do.
 
-        first_cells_of_row: one text for each of the first columns of the table. A row fits where
-        these columns equal the texts or, if no row does, begin with them; "*" fits any
-        text."""
+        first_cells_of_row: one text for each of the first columns of the table. A row
+        fits where these columns equal the texts or, if no row does, begin with them;
+        "*" fits any text."""
         (value,) = self.read_column(table_name, column_name, *first_cells_of_row)
         return value
 
@@ -152,8 +152,8 @@ class PrintedCells:
 
         first_colon_last_column: the span as "A:B", from column A to column B, both
         included.
-        first_cells_of_row: one text for each of the first columns of the table, by which the row
-        is found (`read_cell`)."""
+        first_cells_of_row: one text for each of the first columns of the table, by
+        which the row is found (`read_cell`)."""
         names = list(
             lists.read_csv_in_published_folder(f"{self.paper}/{table_name}")[0]
         )
@@ -383,7 +383,7 @@ def count_encoder_flops_or_parameters(
     cost_function_name: Literal[
         "flops", "parameters", "count_ghost_flops", "count_ghost_parameters"
     ],
-    shape: str = "bert-base",
+    encoder_name: str = "bert-base",
     **counter_options: Any,
 ) -> Fraction:
     """Return the FLOPs or the parameters of an encoder as an exact Fraction.
@@ -393,11 +393,11 @@ def count_encoder_flops_or_parameters(
     cost_function_name: a function of `lib.stats.cost`: "flops" or "parameters" for the
     model, "count_ghost_flops" or "count_ghost_parameters" for GhostBERT's convolutions
     alone.
-    shape: the name of the encoder, such as "bert-base".
+    encoder_name: the name of the encoder, such as "bert-base".
     counter_options: further arguments of that function, such as `heads` (kept heads in
     a layer)."""
     return Fraction(
-        getattr(cost, cost_function_name)(cost.SHAPES[shape], **counter_options)
+        getattr(cost, cost_function_name)(cost.SHAPES[encoder_name], **counter_options)
     )
 
 
@@ -472,7 +472,7 @@ def formula_uses_project_code(python_expression: str) -> bool:
     return any(f"{name}(" in python_expression for name in (*OURS, "settings"))
 
 
-def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
+def agrees_with_printed_text(computed_value: Any, printed_text: str) -> bool:
     """Return whether the value of a formula agrees with what a paper prints.
 
     A formula is a Python expression that checks a printed number. Its value agrees
@@ -480,16 +480,16 @@ def agrees_with_printed_text(value: Any, printed_text: str) -> bool:
     after rounding to the printed decimals (halves away from zero). A set, such as all
     values of a setting, agrees if it has a single value and that one agrees."""
     expected = parse_printed_cell(printed_text)
-    if isinstance(value, set):
-        return len(value) == 1 and agrees_with_printed_text(
-            next(iter(value)), printed_text
+    if isinstance(computed_value, set):
+        return len(computed_value) == 1 and agrees_with_printed_text(
+            next(iter(computed_value)), printed_text
         )
-    if isinstance(value, bool) or value == expected:
-        return bool(value == expected or value is True)
+    if isinstance(computed_value, bool) or computed_value == expected:
+        return bool(computed_value == expected or computed_value is True)
     decimals = len(printed_text.partition(".")[2])
     return (
-        isinstance(value, int | float | Fraction)
-        and round_half_away_from_zero(value, decimals) == expected
+        isinstance(computed_value, int | float | Fraction)
+        and round_half_away_from_zero(computed_value, decimals) == expected
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lib.claims.cells import (
     Comparison,
     ModelSelector,
-    has_example_scores,
+    is_scored_on_examples,
     row_matches_model,
 )
 from lib.claims.measures import MetricColumnsByTask, add_value_column_of_measure
@@ -109,7 +109,7 @@ def select_compared_rows_and_unify_dtypes(
 
     rows: lines of a table of results, each with the labels and metrics of a run."""
     if not comparison.measure:
-        rows = [row for row in rows if has_example_scores(row["spec"])]
+        rows = [row for row in rows if is_scored_on_examples(row["spec"])]
     row_ids = set()
     for (label, where), part in group_rows_by_model(comparison, rows):
         if not part:
@@ -165,12 +165,16 @@ def estimate_comparison_effect(
             comparison.measure_argument,
         )
     if comparison.measure:
-        return estimate_comparison_of_measure(comparison, rows, columns_by_task)
+        return estimate_non_score_effect(comparison, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
     pairs, weights = zip(*weighted_pairs, strict=True)
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
         pairs = paired.select_pairs_of_common_tasks(pairs)
-    return paired.estimate_contrast(pairs, weights) if all(pairs) else None
+    return (
+        paired.estimate_weighted_sum_of_differences(pairs, weights)
+        if all(pairs)
+        else None
+    )
 
 
 def pair_runs_of_compared_models(
@@ -211,7 +215,7 @@ def pair_runs_of_compared_models(
     return groups
 
 
-def estimate_comparison_of_measure(
+def estimate_non_score_effect(
     comparison: Comparison,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
@@ -260,12 +264,12 @@ def estimate_comparison_of_measure(
     )
 
 
-def list_tasks_in_estimate_of_measure(
+def list_tasks_in_non_score_estimate(
     comparison: Comparison,
     rows: Sequence[ResultRow],
     columns_by_task: MetricColumnsByTask,
 ) -> set[str]:
-    """Return the tasks over which `estimate_comparison_of_measure` takes its means.
+    """Return the tasks over which `estimate_non_score_effect` takes its means.
 
     They are those that all compared models have at all of their seeds, so a reader sees
     which of the planned tasks the estimate is of. It is empty without an estimate.

@@ -40,7 +40,7 @@ from lib.papers import grids
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def select_central_and_own_claims(
+def select_central_and_project_claims(
     claim_ids: Sequence[str] | None = None,
 ) -> list[lists.ClaimsCsvRow]:
     """Return the claims with these ids, each as its row of `claims.csv`.
@@ -221,7 +221,7 @@ def execute_and_record_missing_runs(
     workers: int | None = None,
     backend: str = "local",
     profile: str = SCALE,
-    notebook_patterns_instead: Sequence[str] = (),
+    notebook_patterns_instead_of_claims: Sequence[str] = (),
 ) -> sweep.ErrorBySpec:
     """Make the runs that claims still need, and record each one when it is finished.
 
@@ -231,13 +231,13 @@ def execute_and_record_missing_runs(
     this or an earlier call saved are deleted when no missing run needs them any more,
     since the disk is small.
 
-    claims_or_plan_lines: rows of `claims.csv` (`select_central_and_own_claims`) at
+    claims_or_plan_lines: rows of `claims.csv` (`select_central_and_project_claims`) at
     profile mini, lines of the plan (`select_plan_lines`) at another profile.
     workers: the number of processes; None for as many as cores and memory allow.
     backend: where they run: "local", "ray" or "slurm".
     profile: the size of the experiments, such as "mini" or "base".
-    notebook_patterns_instead: parts of notebook names. Where given, the runs that these
-    notebooks list are made instead."""
+    notebook_patterns_instead_of_claims: parts of notebook names. Where given, the runs
+    that these notebooks list are made instead."""
 
     def list_specs(claims_or_lines: list[Any]) -> list[Spec]:
         if profile == SCALE:
@@ -245,12 +245,12 @@ def execute_and_record_missing_runs(
         return list_plan_specs_in_run_order(claims_or_lines, profile, store)
 
     every = list_specs(
-        select_central_and_own_claims()
+        select_central_and_project_claims()
         if profile == SCALE
         else select_plan_lines(profile)
     )
-    if notebook_patterns_instead:
-        requested = list_notebook_specs(notebook_patterns_instead, profile)
+    if notebook_patterns_instead_of_claims:
+        requested = list_notebook_specs(notebook_patterns_instead_of_claims, profile)
     else:
         requested = list_specs(claims_or_plan_lines)
     results = {*requested, *find_architecture_searches_among_inputs(requested)}

@@ -52,7 +52,9 @@ ROLES = (
 
 # What two claims share that make the same comparison: (task, unit, bounds of the
 # claimed region, estimate, lower end of its interval).
-TaskUnitRegionMeanAndLow: TypeAlias = tuple[str, str, tuple[float, float], float, float]
+TaskUnitRegionMeanAndIntervalLow: TypeAlias = tuple[
+    str, str, tuple[float, float], float, float
+]
 SectionTitle: TypeAlias = str  # Title of a part of `data/found.md`.
 Markdown: TypeAlias = str
 
@@ -96,7 +98,11 @@ def list_grid_rows_of_notebooks(
     profile: the size of the experiments, such as "mini".
     seeds: only rows with these seeds, or without a seed, are returned; None for the
     notebooks' own seeds."""
-    pages = [page for page in notebook_ids if plans.notebook_has_runs(profile, page)]
+    pages = [
+        page
+        for page in notebook_ids
+        if plans.notebook_lists_runs_at_profile(profile, page)
+    ]
     # A profile may have a plan, a committed table of the runs to make. It sets the
     # seeds of each row, so notebooks are not asked for particular seeds.
     asked = None if plans.read_run_plan(profile) else seeds
@@ -203,8 +209,8 @@ def judge_claim(
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini".
-    look_up_run_and_state: a function from a Spec (the description of a run) to its run and
-    state, such as `Store.look_up_run_and_state`."""
+    look_up_run_and_state: a function from a Spec (the description of a run) to its run
+    and state, such as `Store.look_up_run_and_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
@@ -231,7 +237,7 @@ def judge_claim(
         notes += [note] * bool(note)
     order = [comparison.text for comparison in cells.parse_comparisons(claim["cells"])]
     results = sorted(
-        (add_comparison_sentence_and_label(r) for r in results),
+        (add_comparison_sentence_and_axis_label(r) for r in results),
         key=lambda r: order.index(r.comparison.text),
     )
     notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
@@ -301,14 +307,14 @@ def collect_judging_inputs(
     )
 
 
-def add_comparison_sentence_and_label(result: words.Result) -> words.Result:
+def add_comparison_sentence_and_axis_label(result: words.Result) -> words.Result:
     """Return a copy of a measured comparison with its texts for pages and figures.
 
     The fields `sentence` and `axis_label` get the comparison in words, with
     its task. In the sentence, the effects for which the claim holds may follow, such as
     "(at most 0.5)". `claim_that_counts_it` gets the claim that makes the same
     comparison and counts it, or "". The words are from the table `cells.csv`."""
-    words = lists.find_cells_csv_row(result.claim, result.comparison.text)
+    words = lists.find_comparison_description(result.claim, result.comparison.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
     if result.task.count("/") > 2 or result.task in words["sentence"]:
         place = ""
@@ -407,22 +413,22 @@ def mark_repeated_comparisons(
     profile: the size of the experiments, such as "mini"."""
     first, result = {}, dict(verdicts)
     for row in read_committed_results_of_other_claims(verdicts, profile):
-        if not (row["same_as"] or row["beside"] or has_finding_role(row["claim"])):
-            first.setdefault(make_repeat_key_of_csv_row(row), row["claim"])
-    for id in sorted(verdicts, key=has_finding_role):
+        if not (row["same_as"] or row["beside"] or is_further_finding(row["claim"])):
+            first.setdefault(make_repeated_comparison_key_of_csv_row(row), row["claim"])
+    for id in sorted(verdicts, key=is_further_finding):
         results = []
         for r in verdicts[id].results:
             in_points = r.estimate and r.unit.startswith("points")
             if in_points and not (r.is_single_task_of_mean or r.claim_that_counts_it):
-                other = first.setdefault(make_repeat_key_of_result(r), id)
-                if other != id and has_finding_role(id):
+                other = first.setdefault(make_repeated_comparison_key(r), id)
+                if other != id and is_further_finding(id):
                     r = replace(r, claim_that_counts_it=other)
             results.append(r)
         result[id] = replace(verdicts[id], results=tuple(results))
     return result
 
 
-def has_finding_role(claim_id: str) -> bool:
+def is_further_finding(claim_id: str) -> bool:
     """Return whether a claim is a further finding, and neither central nor our own."""
     return lists.read_claims()[claim_id]["role"] == "finding"
 
@@ -445,7 +451,7 @@ def copy_reference_effects_to_repeated_comparisons(
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
                 effects.setdefault(
-                    make_repeat_key_of_result(r),
+                    make_repeated_comparison_key(r),
                     (r.printed, r.smallest_effect_of_interest),
                 )
     for row in read_committed_results_of_other_claims(verdicts, profile):
@@ -453,14 +459,16 @@ def copy_reference_effects_to_repeated_comparisons(
             printed, interest = (
                 float(row[end]) if row[end] else None for end in ("printed", "interest")
             )
-            effects.setdefault(make_repeat_key_of_csv_row(row), (printed, interest))
+            effects.setdefault(
+                make_repeated_comparison_key_of_csv_row(row), (printed, interest)
+            )
     result = {}
     for id, verdict in verdicts.items():
         results = []
         for r in verdict.results:
             if r.claim_that_counts_it and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
-                    make_repeat_key_of_result(r),
+                    make_repeated_comparison_key(r),
                     (r.printed, r.smallest_effect_of_interest),
                 )
                 r = replace(r, printed=printed, smallest_effect_of_interest=interest)
@@ -482,9 +490,9 @@ def read_committed_results_of_other_claims(
     ]
 
 
-def make_repeat_key_of_result(
+def make_repeated_comparison_key(
     result: words.Result,
-) -> TaskUnitRegionMeanAndLow:
+) -> TaskUnitRegionMeanAndIntervalLow:
     """Return what two claims share if they make the same comparison.
 
     It is (task, unit, bounds of the claimed region, estimate, lower end of its
@@ -495,8 +503,10 @@ def make_repeat_key_of_result(
     return result.task, result.unit, result.comparison.bounds, *numbers
 
 
-def make_repeat_key_of_csv_row(verdicts_csv_row: CsvRow) -> TaskUnitRegionMeanAndLow:
-    """Return the key of `make_repeat_key_of_result` for a row of `verdicts.csv`."""
+def make_repeated_comparison_key_of_csv_row(
+    verdicts_csv_row: CsvRow,
+) -> TaskUnitRegionMeanAndIntervalLow:
+    """Return the key of `make_repeated_comparison_key` for a row of `verdicts.csv`."""
     row = verdicts_csv_row
     region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
     numbers = float(row["estimate"]), float(row["low"])
@@ -579,7 +589,7 @@ def has_only_repeated_comparisons(claim_id: str) -> bool:
     claim_id: such as "G1"."""
     parts = cells.parse_comparisons(lists.read_claims()[claim_id]["cells"])
     return bool(parts) and all(
-        lists.find_cells_csv_row(claim_id, comparison.text)["same_as"]
+        lists.find_comparison_description(claim_id, comparison.text)["same_as"]
         for comparison in parts
     )
 
@@ -609,7 +619,7 @@ def read_verdicts_csv() -> list[CsvRow]:
     if not rows or "family" not in rows[0]:
         return []
     if lists.list_papers_with_deleted_code():
-        cells = lists.read_cells_csv_by_claim_and_comparison()
+        cells = lists.read_comparison_descriptions()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
 
@@ -888,7 +898,7 @@ def renew_generated_readme_parts(
         FOUND: fill_findings_template(verdicts, base_profile_verdicts)["README"].strip()
         + "\n",
         LEGEND: f"| word | when |\n|---|---|\n{rows}",
-        CHOICES: "; ".join(frontier.format_defaults_of_method_comparison()),
+        CHOICES: "; ".join(frontier.format_help_lines_for_method_comparison()),
     }
     for mark, text in parts.items():
         before, _, behind = readme_text.split(mark)

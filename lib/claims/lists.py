@@ -113,7 +113,7 @@ def read_claims() -> dict[ClaimId, ClaimsCsvRow]:
         cells = [
             comparison
             for comparison in cells
-            if (id, comparison) in read_cells_csv_by_claim_and_comparison()
+            if (id, comparison) in read_comparison_descriptions()
         ]
         by_id[id]["cells"] = "; ".join(cells)
     return by_id
@@ -153,20 +153,20 @@ def list_planned_comparison_seeds(
     m=3".
     profile: the size of the experiments, such as "mini" or "base"."""
     return list_planned_seeds(
-        find_cells_csv_row(claim_id, comparison_text)["same_as"] or claim_id,
+        find_comparison_description(claim_id, comparison_text)["same_as"] or claim_id,
         profile,
     )
 
 
 @cache
-def read_cells_csv_by_claim_and_comparison() -> dict[ClaimAndComparison, CsvRow]:
+def read_comparison_descriptions() -> dict[ClaimAndComparison, CsvRow]:
     """Return {(claim id, text of a comparison): its row of `cells.csv`}.
 
     The file describes each comparison that a claim makes. Its columns are `sentence`
     (the comparison in words), `short` (an axis label), `interest` (the smallest effect
-    of interest, named with the first seeds), `same_as` (id of another claim that makes the
-    same comparison and counts it, or ""), and in some files `needs` (other papers whose
-    models are compared)."""
+    of interest, named with the first seeds), `same_as` (id of another claim that makes
+    the same comparison and counts it, or ""), and in some files `needs` (other papers
+    whose models are compared)."""
     every = (
         row
         for paper in (*PAPERS, "own")
@@ -175,7 +175,7 @@ def read_cells_csv_by_claim_and_comparison() -> dict[ClaimAndComparison, CsvRow]
     return {(row["claim"], row["cell"]): row for row in every}
 
 
-def find_cells_csv_row(claim_id: str, comparison_text: str) -> CsvRow:
+def find_comparison_description(claim_id: str, comparison_text: str) -> CsvRow:
     """Return the row of `cells.csv` that describes one comparison of a claim.
 
     It has the comparison in words, an axis label, the smallest effect of interest, and
@@ -184,17 +184,17 @@ def find_cells_csv_row(claim_id: str, comparison_text: str) -> CsvRow:
 
     claim_id: such as "G1".
     comparison_text: the comparison, such as "Ghost > Prune @ m=3"."""
-    return read_cells_csv_by_claim_and_comparison()[claim_id, comparison_text]
+    return read_comparison_descriptions()[claim_id, comparison_text]
 
 
 def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTask:
     """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
-    The effects were named with the first seeds, in the unit of the comparison. A measured
-    interval is tested against them where the paper prints no value. The task "" stands
-    for all tasks."""
+    The effects were named with the first seeds, in the unit of the comparison. A
+    measured interval is tested against them where the paper prints no value. The task
+    "" stands for all tasks."""
     effects = {}
-    for (id, comparison), row in read_cells_csv_by_claim_and_comparison().items():
+    for (id, comparison), row in read_comparison_descriptions().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
             task, _, value = part.rpartition("=")
             effects[comparison, task] = float(value)

@@ -215,7 +215,9 @@ def check_and_complete_parameter_values(
     if profile := parameter_values.get("profile"):
         check_known_name(f"profile {suffix}", profile, grids.PROFILES)
         scope = grids.find_profile_of_parameters(parameter_values)
-        if not planned_rows.notebook_has_runs(scope, make_notebook_id(notebook_path)):
+        if not planned_rows.notebook_lists_runs_at_profile(
+            scope, make_notebook_id(notebook_path)
+        ):
             pages = ", ".join(planned_rows.list_planned_notebook_ids(profile))
             raise Refused(
                 f"{make_notebook_id(notebook_path)} has no rows at {profile}: take one of {pages}"
@@ -496,7 +498,7 @@ def list_changed_parameters(
     ]
 
 
-class PageFolder(NamedTuple):
+class PageFolderAndDifferences(NamedTuple):
     path: Path
     # Sentences on how the page differs from the committed one.
     differences_from_committed_page: list[str]
@@ -504,7 +506,7 @@ class PageFolder(NamedTuple):
 
 def find_notebook_page_folder(
     notebook_path: Path, parameter_values: ParameterValues, is_run_by_hand: bool = False
-) -> PageFolder:
+) -> PageFolderAndDifferences:
     """Find the folder for a notebook's page, and how the page differs from standard.
 
     A page is the HTML with the notebook's tables and figures. Return (path,
@@ -545,13 +547,13 @@ def find_notebook_page_folder(
         )
         words.append("by-hand")
     if not lines:
-        return PageFolder(paths.FIGURES / scope, [])
+        return PageFolderAndDifferences(paths.FIGURES / scope, [])
     key = digest_json(
         [words, grids.digest_user_data_and_model(scope), changeable, now["cells"]]
     )[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     parent = paths.FIGURES / "scratch" / make_notebook_id(notebook_path)
-    return PageFolder(parent / f"{label[:80]}-{key}", lines)
+    return PageFolderAndDifferences(parent / f"{label[:80]}-{key}", lines)
 
 
 def read_notebook_page_json(folder: Path, notebook_id: str) -> PageSummary | None:

@@ -158,7 +158,7 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     return by_step
 
 
-def notebook_has_runs(profile: str, notebook_id: str) -> bool:
+def notebook_lists_runs_at_profile(profile: str, notebook_id: str) -> bool:
     """Return whether a notebook has runs at a profile.
 
     Where a plan lists the runs of the profile, the notebooks in the plan have runs. On
@@ -217,7 +217,8 @@ def list_rows_to_run(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
         by_label |= {
-            make_row_key_without_recipe(row): row for row in line.select_rows(made)
+            make_row_key_without_recipe_label(row): row
+            for row in line.select_rows(made)
         }
     return list(by_label.values())
 
@@ -237,8 +238,9 @@ def read_skipped_run_label_values(
     return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
 
 
-def make_row_key_without_recipe(row: Row) -> tuple[tuple[str, Any], ...]:
-    """Return a hashable key by which rows are dropped that stand twice in a list of runs.
+def make_row_key_without_recipe_label(row: Row) -> tuple[tuple[str, Any], ...]:
+    """Return a hashable key by which rows are dropped that stand twice in a list of
+    runs.
 
     It has the row's labels and its Spec (the description of the run), as (name, value)
     sorted by name. The label `recipe` is a second name of a row's model, by which some

@@ -126,7 +126,7 @@ def all_rows_match_model(rows: Sequence[ResultRow], model: cells.ModelSelector) 
     return all(cells.row_matches_model(row, *model) for row in rows)
 
 
-class PlannedMatch(NamedTuple):
+class PlannedComparisonAndOrder(NamedTuple):
     comparison: PlannedComparison
     has_baseline_first: bool
 
@@ -136,7 +136,7 @@ def find_planned_comparison_of_models(
     profile: str,
     method_rows: Sequence[ResultRow],
     baseline_rows: Sequence[ResultRow],
-) -> PlannedMatch | None:
+) -> PlannedComparisonAndOrder | None:
     """Find the planned comparison of two models whose difference a table shows.
 
     Return (comparison, has_baseline_first), or None where no claim of the notebook
@@ -158,9 +158,9 @@ def find_planned_comparison_of_models(
         if all_rows_match_model(method_rows, first) and all_rows_match_model(
             baseline_rows, second
         ):
-            return PlannedMatch(plan, False)
+            return PlannedComparisonAndOrder(plan, False)
         if all_rows_match_model(method_rows, second) and all_rows_match_model(
             baseline_rows, first
         ):
-            return PlannedMatch(plan, True)
+            return PlannedComparisonAndOrder(plan, True)
     return None

@@ -127,7 +127,7 @@ def list_runs_csv_rows(store: Store) -> list[PageProfileLabelsSeedAndRun]:
     store: where records (copies of runs in git, without weights) are looked up."""
     grids = {
         (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
-        for claim in evidence.select_central_and_own_claims()
+        for claim in evidence.select_central_and_project_claims()
     }
     for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
         grids[page, judging.SCALE] = judging.list_grid_rows_of_notebook(

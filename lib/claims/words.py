@@ -20,14 +20,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Comparison, has_example_scores, parse_comparisons
+from lib.claims.cells import FIRST, Comparison, is_scored_on_examples, parse_comparisons
 from lib.claims.cells import parse_comparison as read
 from lib.claims.estimates import (
     WeightedPairs,
     count_planned_and_ended_seeds,
     estimate_comparison_effect,
     group_rows_by_model,
-    list_tasks_in_estimate_of_measure,
+    list_tasks_in_non_score_estimate,
     make_data_frame_per_model,
     make_value_frame_per_model,
     pair_runs_of_compared_models,
@@ -103,8 +103,8 @@ class Result:
     or not run yet.
     printed: the effect that the paper prints for this comparison; None where it prints
     none.
-    smallest_effect_of_interest: the smallest effect of interest, named with the first seeds;
-    None for none.
+    smallest_effect_of_interest: the smallest effect of interest, named with the first
+    seeds; None for none.
     is_single_task_of_mean: whether it is the result on one task, shown beside the
     result on the mean over tasks. Totals count only the mean.
     collapsed: text on how many runs of which model scored no better than chance; "" for
@@ -214,7 +214,7 @@ class Result:
         return f"{fewest} {replicates.removesuffix('s') if fewest == 1 else replicates}"
 
     @property
-    def seeds_in_brackets(self) -> str:
+    def seed_count_in_brackets(self) -> str:
         """Return " (5 seeds)", or "" where other text counts the seeds already."""
         is_told_elsewhere = self.unmeasured_reason or self.seed_progress_text
         return "" if is_told_elsewhere else f" ({self.seed_count_text})"
@@ -786,7 +786,7 @@ def make_results_of_comparison(
     if len(by_task) < 2 or comparison.measure or apart:
         tasks = every = sorted(by_task)
         if not (apart or len(every) < 2 or is_estimated_from_model_frames):
-            estimated = list_tasks_in_estimate_of_measure(
+            estimated = list_tasks_in_non_score_estimate(
                 comparison, rows, inputs.columns_by_task
             )
             tasks = sorted(estimated) or every
@@ -904,7 +904,7 @@ def list_rows_with_score_and_chance(
     rows: labels, run and metrics of each run."""
     levels = []
     for row in rows:
-        if row["run"] and has_example_scores(row["spec"]):
+        if row["run"] and is_scored_on_examples(row["spec"]):
             column = inputs.columns_by_task[row["task"]][0]
             if row.get(column.score_key, np.nan) > -inf:
                 level = compare.measure_score_and_chance_level(row["run"], column)

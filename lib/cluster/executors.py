@@ -1,7 +1,7 @@
 """This module has the executor of this machine, which runs calls in worker processes.
 
 An executor's `slots` is the largest number of calls at once, which its caller keeps to.
-Its `submit` begins a call, and its `wait_for_finished` returns the calls that ended.
+Its `submit` begins a call, and its `wait_for_any_finished_call` returns the calls that ended.
 `lib.cluster.remote` has executors for many machines."""
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:
     return free
 
 
-def make_process_context(uses_gpu: bool = False) -> BaseContext:
+def make_multiprocessing_context(uses_gpu: bool = False) -> BaseContext:
     """Return the multiprocessing context for worker processes, so that they start fast.
 
     On Linux they are forked from a server process, which has imported torch and other
@@ -221,7 +221,7 @@ class Local:
         if self.idle:
             pool = self.idle.pop()
         else:
-            context = make_process_context(self.uses_gpu)
+            context = make_multiprocessing_context(self.uses_gpu)
             pool = futures.ProcessPoolExecutor(
                 1, context, _prepare_worker, (dict(os.environ),)
             )
@@ -229,7 +229,7 @@ class Local:
         self.running[future] = pool
         return future
 
-    def wait_for_finished(
+    def wait_for_any_finished_call(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
         """Wait until a submitted call ends, and return the futures of all ended calls.
@@ -263,7 +263,7 @@ class Local:
             while left and len(running) < self.slots:
                 job = left.pop(0)
                 running[self.submit(function, *job)] = job
-            for future in self.wait_for_finished():
+            for future in self.wait_for_any_finished_call():
                 yield running.pop(future), future
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
     environment variables, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
-    tie_process_to_parent(parent_environment_variables)
+    take_environment_and_exit_with_parent(parent_environment_variables)
 
 
 # Whether this worker process is executing a function that was submitted to it.
@@ -323,7 +323,7 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     os._exit(130)
 
 
-def tie_process_to_parent(
+def take_environment_and_exit_with_parent(
     parent_environment_variables: Mapping[str, str],
 ) -> None:
     """Give this new process its parent's environment, and end it with the parent.

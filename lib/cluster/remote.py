@@ -1,6 +1,6 @@
 """This module has the executors for many machines: a Ray cluster, and Slurm.
 
-These executors have the methods `submit`, `wait_for_finished` and `close` of
+These executors have the methods `submit`, `wait_for_any_finished_call` and `close` of
 `lib.cluster.executors.Local`. The folders of runs, data and code must be shared, with
 the same paths on all machines. A lock file for each run keeps it from being executed
 twice at once. So a run whose machine is lost is simply submitted again, and resumes
@@ -47,9 +47,10 @@ def call_with_data_root(
 class Ray:
     """A Ray is an executor on a Ray cluster: each call is a Ray task.
 
-    It has the methods `submit`, `wait_for_finished` and `close` of the executor on this
-    machine, so that runs can be moved to a cluster. When a machine is lost, Ray starts
-    its calls again on other machines. Raises Refused where no cluster answers.
+    It has the methods `submit`, `wait_for_any_finished_call` and `close` of the
+    executor on this machine, so that runs can be moved to a cluster. When a machine is
+    lost, Ray starts its calls again on other machines. Raises Refused where no cluster
+    answers.
 
     address: the cluster's address ("auto", "host:port"). Where it is empty, the
     environment variable RAY_ADDRESS is taken; without that variable a cluster of this
@@ -97,7 +98,7 @@ class Ray:
         self.running[future] = reference
         return future
 
-    def wait_for_finished(
+    def wait_for_any_finished_call(
         self, max_seconds: float | None = None
     ) -> set[futures.Future[Any]]:
         """Wait until a call ends, and return the futures of calls that ended by then.
@@ -166,8 +167,8 @@ def make_job_watcher() -> SlurmInfoWatcher:
 class Slurm:
     """A Slurm is an executor on a Slurm cluster: each call is a job.
 
-    It has the methods `submit`, `wait_for_finished` and `close` of the executor on this
-    machine, so that runs can be moved to a cluster.
+    It has the methods `submit`, `wait_for_any_finished_call` and `close` of the
+    executor on this machine, so that runs can be moved to a cluster.
 
     comma_separated_settings: parameters of submitit (the library that submits jobs),
     such as "slurm_partition=gpu,timeout_min=240"; "cluster=local" starts processes on
@@ -223,7 +224,9 @@ class Slurm:
         self.running.add(job)
         return job
 
-    def wait_for_finished(self, max_seconds: float | None = None) -> set[Job[Any]]:
+    def wait_for_any_finished_call(
+        self, max_seconds: float | None = None
+    ) -> set[Job[Any]]:
         """Wait for one second, and return the jobs that have ended.
 
         max_seconds: ignored; the other executors have this argument."""

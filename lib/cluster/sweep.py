@@ -341,7 +341,7 @@ def execute_specs(
                 running[future], began[spec] = spec, time.monotonic()
             if not running:
                 break
-            for future in executor.wait_for_finished(0.5):
+            for future in executor.wait_for_any_finished_call(0.5):
                 spec = running.pop(future)
                 try:
                     took, error = future.result()

@@ -127,7 +127,9 @@ def raise_full_disk_as_oserror(
         yield
     except Exception as error:
         written_folder = written_folder or next(
-            filter(is_disk_full, paths.list_root_and_temporary_folders().values()),
+            filter(
+                is_disk_full, paths.list_configurable_and_temporary_folders().values()
+            ),
             "",
         )
         number = getattr(error, "errno", None)
@@ -382,7 +384,7 @@ def write_manifest(folder: str | Path) -> None:
     write_json(folder / MANIFEST, {"version": 1, "files": files})
 
 
-def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> None:
+def check_manifest(folder: Path, unchecked_path_prefixes: tuple[str, ...] = ()) -> None:
     """Raise Damaged where the files of a folder differ from those in its manifest.
 
     The manifest, `manifest.json`, has the SHA-256 digest that each file had when it was
@@ -391,8 +393,8 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
     cannot be read, because of its permissions or a failure of the disk, raises OSError
     instead.
 
-    unchecked_prefixes: files whose path in the folder begins with one of these, such as
-    "model/", are not checked. So large weights need not be read."""
+    unchecked_path_prefixes: files whose path in the folder begins with one of these,
+    such as "model/", are not checked. So large weights need not be read."""
     place = f"{folder}/{MANIFEST}"
     try:
         if not stat.S_ISREG(os.lstat(place).st_mode):
@@ -414,7 +416,7 @@ def check_manifest(folder: Path, unchecked_prefixes: tuple[str, ...] = ()) -> No
         for name in {**modes, **written}:
             place, mode = f"{folder}/{name}", modes.get(name, stat.S_IFREG)
             is_folder = stat.S_ISDIR(mode)
-            if f"{name}/".startswith(unchecked_prefixes):
+            if f"{name}/".startswith(unchecked_path_prefixes):
                 continue
             if name not in (above if is_folder else written):
                 raise Damaged(
@@ -451,33 +453,35 @@ def describe_folder_damage(folder: Path) -> ReasonOrEmpty:
     return ""
 
 
-def digest_values(*values: Any) -> str:
+def digest_values(*json_values: Any) -> str:
     """Return a short digest of JSON values, as a key for caches.
 
     It is the first 24 hex digits of a SHA-256. The order of keys in dicts does not
     matter. Raises TypeError for a value that is not JSON."""
-    return digest_bytes(json.dumps(values, sort_keys=True).encode())[:24]
+    return digest_bytes(json.dumps(json_values, sort_keys=True).encode())[:24]
 
 
 def read_disk_cache_or_compute(
-    key: Any, source_files: Iterable[Path], compute_value: Callable[[], Any]
+    cache_key: Any, source_files: Iterable[Path], compute_json_value: Callable[[], Any]
 ) -> Any:
     """Return the JSON value of `compute_value()`, from a cache on disk if possible.
 
-    The value must depend only on `key` and on the files `source_files`. It is computed
-    again when the size, times or inode of one of these files change, or when the cache
-    file is damaged. So slow results, such as digests of data sets, are computed once
-    and not by each command. Where the cache cannot be written, the value is returned
-    all the same.
+    The value must depend only on `cache_key` and on the files `source_files`. It is
+    computed again when the size, times or inode of one of these files change, or when
+    the cache file is damaged. So slow results, such as digests of data sets, are
+    computed once and not by each command. Where the cache cannot be written, the value
+    is returned all the same.
 
-    key: JSON that tells this value from all other values in the cache."""
-    inputs = [key, *map(read_file_metadata, source_files)]
-    path = paths.runs_root() / ".tokens" / "digests" / f"{digest_values(key)}.json"
+    cache_key: JSON that tells this value from all other values in the cache."""
+    inputs = [cache_key, *map(read_file_metadata, source_files)]
+    path = (
+        paths.runs_root() / ".tokens" / "digests" / f"{digest_values(cache_key)}.json"
+    )
     with suppress(OSError, ValueError, TypeError):
         value, check = read_json(path)
         if check == digest_values(inputs, value):
             return value
-    value = compute_value()
+    value = compute_json_value()
     # On a full or read-only disk the value is not cached, and is computed next time.
     with suppress(OSError):
         write_text_file(

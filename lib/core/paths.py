@@ -112,7 +112,7 @@ def format_project_path(path: str | Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def list_project_root_folders() -> FolderByEnvironmentVariable:
+def list_configurable_folders() -> FolderByEnvironmentVariable:
     """Return {environment variable: folder} of the folders that a user can move.
 
     The variables are RUNS_ROOT (stored trainings and measurements), RECORDS_ROOT (those
@@ -127,13 +127,13 @@ def list_project_root_folders() -> FolderByEnvironmentVariable:
     }
 
 
-def list_root_and_temporary_folders() -> FolderByEnvironmentVariable:
+def list_configurable_and_temporary_folders() -> FolderByEnvironmentVariable:
     """Return {environment variable: folder} of all folders that the project uses.
 
-    They are the folders of `list_project_root_folders`, such as RUNS_ROOT, and
+    They are the folders of `list_configurable_folders`, such as RUNS_ROOT, and
     TMPDIR with the folder of temporary files. Messages about a full disk name the
     variable by which a user moves the folder."""
-    return {**list_project_root_folders(), "TMPDIR": Path(tempfile.gettempdir())}
+    return {**list_configurable_folders(), "TMPDIR": Path(tempfile.gettempdir())}
 
 
 def find_environment_variable_of_path(path: str | Path) -> str:
@@ -145,7 +145,7 @@ def find_environment_variable_of_path(path: str | Path) -> str:
     path: the path of a file or folder."""
     # Checkpoints, data sets of the hub and exports stay in the project's folder.
     fixed = [DATA / name for name in ("models", "hub", "export")]
-    for name, root in list_root_and_temporary_folders().items():
+    for name, root in list_configurable_and_temporary_folders().items():
         is_fixed = name == "DATA_ROOT" and any(map(Path(path).is_relative_to, fixed))
         if Path(path).is_relative_to(root) and not is_fixed:
             return name
@@ -164,7 +164,7 @@ def format_unwritable_file_advice(unwritable_path: str | Path | None) -> str:
         name := find_environment_variable_of_path(unwritable_path)
     ):
         return ""
-    folder = format_project_path(list_root_and_temporary_folders()[name])
+    folder = format_project_path(list_configurable_and_temporary_folders()[name])
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
@@ -191,7 +191,7 @@ def hide_local_paths(text: str) -> str:
     }
     placeholders |= {
         p: f"${name}"
-        for name, p in list_project_root_folders().items()
+        for name, p in list_configurable_folders().items()
         if not p.is_relative_to(ROOT)
     }
     for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):

@@ -26,15 +26,15 @@ ResultRow: TypeAlias = Mapping[str, Any]
 PARTS = 12
 
 
-def format_kept_head_fraction(labels_with_m_and_of: Mapping[str, Any]) -> str:
+def format_kept_head_fraction(row_labels: Mapping[str, Any]) -> str:
     """Return the width of a pruned model as text for tables, such as "3/12".
 
     The width is the number of heads that each layer keeps, of all its heads.
 
-    labels_with_m_and_of: {"m": kept heads, "of": all heads}. Where "of" is missing,
+    row_labels: {"m": kept heads, "of": all heads}. Where "of" is missing,
     or NaN as pandas fills it, all heads are 12, as in BERT-base."""
-    heads = labels_with_m_and_of.get("of", PARTS)
-    return f"{labels_with_m_and_of['m']:g}/{heads if isfinite(heads) else PARTS:g}"
+    heads = row_labels.get("of", PARTS)
+    return f"{row_labels['m']:g}/{heads if isfinite(heads) else PARTS:g}"
 
 
 class Columns(Mapping[str, Any]):

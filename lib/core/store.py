@@ -559,16 +559,16 @@ class TrainingOutput:
         A training that was stopped resumes from the last checkpoint in it."""
         return self.folder / "resume"
 
-    def log_step(self, step: int, **values: Any) -> None:
+    def log_step(self, step: int, **log_entries: Any) -> None:
         """Append values of a training step, such as its loss, to the log.
 
         Checkpoints save the log too, so a training that resumes has the whole log.
 
         step: the number of the training step, from 0; for a score of the model the
         number of steps done.
-        values: {name: JSON value, or a number that can be turned into a float}."""
+        log_entries: {name: JSON value, or a number that can be turned into a float}."""
         self.lines.append(
-            json.loads(json.dumps({"step": step, **values}, default=float))
+            json.loads(json.dumps({"step": step, **log_entries}, default=float))
         )
 
     def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
@@ -601,13 +601,15 @@ class TrainingOutput:
         }
         return {"step": np.array(steps)} | columns
 
-    def report_progress(self, fraction: float, **values: Any) -> None:
+    def report_progress(
+        self, finished_share: float, **further_status_entries: Any
+    ) -> None:
         """Do nothing: a training that is not stored shows no progress.
 
         The training loop calls this method. The subclass `RunWriter` writes the
         fraction to a file, from which progress bars read it.
 
-        fraction: the share of the training that is done, 0 to 1."""
+        finished_share: the share of the training that is done, 0 to 1."""
 
 
 class RunWriter(TrainingOutput):
@@ -681,18 +683,18 @@ class RunWriter(TrainingOutput):
         self,
         state: Literal["started", "finished", "failed", "stopped"],
         overwrite_in_place: bool = False,
-        **values: Any,
+        **further_status_entries: Any,
     ) -> None:
         """Write the run's `status.json`, by which commands show what a run does.
 
         It has "state", "at" (UTC time), "seconds" (of a clock) and "core_seconds" (of
-        CPU) over all attempts, "attempts" (their number), and `values`. Raises Absent
-        where the folder was deleted.
+        CPU) over all attempts, "attempts" (their number), and `further_status_entries`.
+        Raises Absent where the folder was deleted.
 
         state: "started", "finished", "failed" or "stopped".
         overwrite_in_place: whether to overwrite the old file in place, which works on a
         full disk too; by default a new file replaces it.
-        values: further entries, such as "error" or "progress"."""
+        further_status_entries: further entries, such as "error" or "progress"."""
         self.check_folder_exists()
         status = {
             "state": state,
@@ -700,7 +702,7 @@ class RunWriter(TrainingOutput):
             "seconds": round(self.spent + time.monotonic() - self.began, 2),
             "core_seconds": round(self.worked + time.process_time(), 2),
             "attempts": self.attempts,
-            **values,
+            **further_status_entries,
         }
         if overwrite_in_place:
             with open(self.folder / "status.json", "r+b") as file:
@@ -709,16 +711,20 @@ class RunWriter(TrainingOutput):
         else:
             write_json(self.folder / "status.json", status)
 
-    def report_progress(self, fraction: float, **values: Any) -> None:
+    def report_progress(
+        self, finished_share: float, **further_status_entries: Any
+    ) -> None:
         """Write the share of the work that is done to `status.json`, for progress bars.
 
         It is written at most once a second.
 
-        fraction: the share that is done, 0 to 1.
-        values: further entries of the file."""
+        finished_share: the share that is done, 0 to 1.
+        further_status_entries: further entries of the file."""
         if time.monotonic() - self.reported > 1:
             self.reported = time.monotonic()
-            self.write_status("started", progress=round(fraction, 4), **values)
+            self.write_status(
+                "started", progress=round(finished_share, 4), **further_status_entries
+            )
 
     def save_arrays(self, file_stem: str, **arrays: np.ndarray) -> None:
         self.check_folder_exists()

@@ -52,7 +52,7 @@ from lib.core.types import (
 )
 from lib.data import unseen as left
 from lib.data.split import Split
-from lib.data.unseen import LabelsJudgedClusterWords
+from lib.data.unseen import LabelsScoredPositionsGroupsWordCounts
 
 # The dict in a Spec (the description of a run) that says which rows of which task the
 # run uses, such as {"source": "glue", "task": "CoLA", ...}.
@@ -323,7 +323,7 @@ def require_checkpoint_folder(checkpoint_name: str) -> Path:
     raise Absent(f"{why}: {fix}")
 
 
-def digest_weights(checkpoint_name: str) -> str:
+def digest_local_checkpoint(checkpoint_name: str) -> str:
     """Return the SHA-256 digest of a local pretrained checkpoint, as 64 hex digits.
 
     It identifies the model from which a training run starts. For a published checkpoint
@@ -356,14 +356,14 @@ def list_checkpoint_files(folder: Path) -> list[Path]:
 def find_checkpoint_digest(checkpoint_name: str) -> str:
     """Return the digest that identifies a pretrained checkpoint in a run's description.
 
-    It is computed from the local files (`digest_weights`). Where they are missing, it
-    is taken from this project's file `data/digests.json`, so that a machine without the
-    checkpoint can still find the training runs that started from it. Where both are
-    missing, it is "absent" within `allow_and_record_absent_data`, and FileNotFoundError
-    is raised elsewhere."""
+    It is computed from the local files (`digest_local_checkpoint`). Where they are
+    missing, it is taken from this project's file `data/digests.json`, so that a machine
+    without the checkpoint can still find the training runs that started from it. Where
+    both are missing, it is "absent" within `allow_and_record_absent_data`, and
+    FileNotFoundError is raised elsewhere."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
-        lambda: digest_weights(checkpoint_name),
+        lambda: digest_local_checkpoint(checkpoint_name),
         lambda: find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
     )
 
@@ -581,7 +581,7 @@ def make_data_descriptor(
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if draws_rows_by_seed:
-        drawn_entry: Json | None = noted.get(make_training_pool_digest_key(body))
+        drawn_entry: Json | None = noted.get(make_training_pool_data_name(body))
         if not drawn_entry:
             split = read_training_pool(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
@@ -708,7 +708,7 @@ def select_unseen_test_row_positions(
         behind = behind[
             left.count_words_per_row(train_split)[behind] >= min_words_per_unseen_row
         ]
-    return left.select_rows_without_shared_text(
+    return left.select_row_positions_without_shared_text(
         train_split, order[:reserved_training_row_count], behind, max_unseen_rows
     )
 
@@ -770,7 +770,7 @@ def load_verified_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     return split
 
 
-def make_training_pool_digest_key(data_descriptor: DataDescriptor) -> str:
+def make_training_pool_data_name(data_descriptor: DataDescriptor) -> str:
     """Return the name, in `data/digests.json`, of a pool of training rows.
 
     Each seed draws its own training rows from this pool. The file has the digest of the
@@ -830,7 +830,7 @@ def select_training_rows_without_unseen_text(
     rest = np.setdiff1d(np.arange(len(train_split)), taken)
     return train_split.select_rows(
         np.array(
-            left.select_rows_without_shared_text(
+            left.select_row_positions_without_shared_text(
                 train_split, taken, rest, len(train_split)
             ),
             int,
@@ -840,7 +840,7 @@ def select_training_rows_without_unseen_text(
 
 def read_unseen_row_scoring_arrays(
     data_descriptor: DataDescriptor,
-) -> LabelsJudgedClusterWords:
+) -> LabelsScoredPositionsGroupsWordCounts:
     """Return the arrays needed to score predictions for unseen rows (test rows).
 
     For N unseen rows and D development rows: "labels" [N] (of the unseen rows),

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.core import disk
 from lib.data import Split
-from lib.data.lines import read_json_value
+from lib.data.lines import read_json_or_parquet_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -135,7 +135,7 @@ def _load_tokenizer(folder: Path) -> Tokenizer | None:
         return tokenizer
     if not words.exists():
         return None
-    options = read_json_value(config) if config.exists() else {}
+    options = read_json_or_parquet_file(config) if config.exists() else {}
     is_lower = options.get("do_lower_case", True)
     # BertWordPieceTokenizer is a wrapper; the caller needs the Tokenizer inside it.
     return BertWordPieceTokenizer(str(words), lowercase=is_lower)._tokenizer

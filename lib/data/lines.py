@@ -59,7 +59,7 @@ def quote_for_message(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def drop_working_folder(full_path: str) -> str:
+def make_path_relative_to_working_folder(full_path: str) -> str:
     """Return a path for an error message as short as a user would type it.
 
     A path below the working folder becomes relative to the working folder; any other
@@ -84,7 +84,7 @@ def iterate_lines(path: Path) -> Iterator[str]:
         fix = (
             "save it as UTF-8 where it comes from (a spreadsheet has 'CSV UTF-8'), or "
         )
-        file = shlex.quote(drop_working_folder(str(path)))
+        file = shlex.quote(make_path_relative_to_working_folder(str(path)))
         fix += f"convert it: iconv -f CP1252 -t UTF-8 {file} > utf8{path.suffix} for "
         fix += "many files of Western Europe, with GB18030 instead for Chinese ones"
         raise make_file_content_error(path, error, "UTF-8 text", fix) from None
@@ -216,7 +216,7 @@ def _read_csv_table(
     return rows[names_separator:]
 
 
-def read_json_value(
+def read_json_or_parquet_file(
     path: Path, blank_line_locations_to_extend: list[str] | None = None
 ) -> Any:
     """Return the value in a JSON file, or the rows of a .jsonl or .parquet file.
@@ -274,7 +274,7 @@ def _read_objects_as_header_and_rows(
 
     blank_line_locations_to_extend: a list to which file and number of each blank line
     of a .jsonl file are appended."""
-    value = read_json_value(path, blank_line_locations_to_extend)
+    value = read_json_or_parquet_file(path, blank_line_locations_to_extend)
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, dict) and len(value) > 1:

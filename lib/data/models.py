@@ -17,7 +17,7 @@ from lib.data import (
     PATTERNS,
     WEIGHTS,
     check_digest,
-    digest_weights,
+    digest_local_checkpoint,
     find_checkpoint_folder_with_file,
     list_checkpoint_files,
     read_committed_data_digests,
@@ -181,7 +181,7 @@ def copy_checkpoint(
         )
     check_digest(
         f"the checkpoint in {paths.format_project_path(folder)}",
-        digest_weights(checkpoint_name),
+        digest_local_checkpoint(checkpoint_name),
         expected_digest,
     )
     _copy_checkpoint_files(folder, target_folder)

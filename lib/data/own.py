@@ -40,8 +40,8 @@ from lib.data.lines import (
     SUFFIXES,
     LocationAndCells,
     convert_cell_to_text,
-    drop_working_folder,
     make_file_content_error,
+    make_path_relative_to_working_folder,
 )
 from lib.data.roles import FEW, ClassesOrScores, ColumnChoice, ColumnName, Remark
 
@@ -422,7 +422,7 @@ def _convert_tables_to_user_data(
         more.append(f"left out: {', '.join(unused)}")
     if coding.is_kind_ambiguous:
         other = roles.SCORES if coding.labels else roles.CLASSES
-        typed = f"{drop_working_folder(location)}: {names}: {other}"
+        typed = f"{make_path_relative_to_working_folder(location)}: {names}: {other}"
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     name, pair = f"{location}: {names}: {coding.kind}", len(texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
@@ -487,7 +487,7 @@ def _has_squad_layout(path: Path) -> bool:
     data[].paragraphs[] of the official files, or the hub's row for each question."""
     if path.suffix.lower() not in (".json", ".jsonl", ".parquet"):
         return False
-    value = lines.read_json_value(path)
+    value = lines.read_json_or_parquet_file(path)
     articles = value.get("data") if isinstance(value, dict) else value
     first = articles[0] if isinstance(articles, list) and articles else None
     needed_keys = squad.ROW_KEYS if isinstance(value, list) else {"paragraphs"}

@@ -22,9 +22,9 @@ from lib.data import LowestAndHighestScore
 from lib.data.lines import (
     NUMBER,
     LocationAndCells,
-    drop_working_folder,
     find_cell_separator,
     make_file_content_error,
+    make_path_relative_to_working_folder,
     parse_number,
     quote_for_message,
     read_lines,
@@ -353,7 +353,9 @@ def _make_unclear_columns_error(
     choices = []
     for label in labels[:3]:
         names = format_column_names([*(texts[:2] or ["TEXT"]), label])
-        typed = shlex.quote(f"{drop_working_folder(location)}: {names}")
+        typed = shlex.quote(
+            f"{make_path_relative_to_working_folder(location)}: {names}"
+        )
         choices.append(f"--data {typed}")
     fix = f"name them, the label last: {' or '.join(choices)}"
     return make_file_content_error(location, fault, expected, fix)
@@ -387,7 +389,10 @@ def _make_missing_header_error(
     line = separator.replace("\t", "\\t").join(
         roles.get(number, f"id{number}") for number in numbers
     )
-    file, made = shlex.quote(drop_working_folder(first_file)), f"names{path.suffix}"
+    file, made = (
+        shlex.quote(make_path_relative_to_working_folder(first_file)),
+        f"names{path.suffix}",
+    )
     form = f"(printf '{line}\\n'; cat {file}) > {made}"
     if path != Path(location):
         form += f"; mv {made} {file}"
@@ -482,7 +487,9 @@ def infer_label_coding(
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
-        choice = shlex.quote(f"{drop_working_folder(error_location)}: TEXT, LABEL")
+        choice = shlex.quote(
+            f"{make_path_relative_to_working_folder(error_location)}: TEXT, LABEL"
+        )
         fix = "add rows with another label" if count < 2 else "merge rare classes"
         fix += f", or name another label: --data {choice}"
         kinds = f"2 to {most} classes, at most half as many as rows, or {SCORES}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from lib.core.types import Json
 from lib.data import Split
-from lib.data.lines import make_file_content_error, read_json_value
+from lib.data.lines import make_file_content_error, read_json_or_parquet_file
 
 AnswerText: TypeAlias = str
 StartCharacter: TypeAlias = int  # Position in the passage.
@@ -98,7 +98,7 @@ def read_questions(path: Path) -> list[Question]:
 
     path: an official JSON file, or a file with rows of the Hugging Face hub, which has
     one object for each question."""
-    return parse_questions(path, read_json_value(path))
+    return parse_questions(path, read_json_or_parquet_file(path))
 
 
 def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Question]:

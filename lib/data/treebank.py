@@ -98,8 +98,8 @@ TASKS = {
 }
 
 
-class Sentence(NamedTuple):
-    """A Sentence is a sentence of a dependency treebank with its annotation.
+class ParsedSentence(NamedTuple):
+    """A ParsedSentence is a sentence of a dependency treebank with its annotation.
 
     Each tuple has one item for each word. Probing tasks take their labels from it.
 
@@ -136,7 +136,7 @@ class ProbingExample(NamedTuple):
     stratum: int = 0
 
 
-def read_sentences(path: Path | str) -> list[Sentence]:
+def read_sentences(path: Path | str) -> list[ParsedSentence]:
     """Return the annotated Sentences of a CoNLL-U file, the format of treebanks.
 
     Lines of multiword tokens ("1-2") and of empty nodes ("1.1") are skipped; the words
@@ -164,8 +164,10 @@ def read_sentences(path: Path | str) -> list[Sentence]:
     return sentences
 
 
-def _parse_conllu_sentence(rows: list[TenConlluFields], document_name: str) -> Sentence:
-    """Return the annotated Sentence that the lines of a CoNLL-U file describe.
+def _parse_conllu_sentence(
+    rows: list[TenConlluFields], document_name: str
+) -> ParsedSentence:
+    """Return the annotated ParsedSentence that the lines of a CoNLL-U file describe.
 
     Words without a lemma get the word as their lemma, and subtypes of relations are
     dropped. Raises ValueError or IndexError where the heads are no tree with one root.
@@ -178,41 +180,49 @@ def _parse_conllu_sentence(rows: list[TenConlluFields], document_name: str) -> S
     pairs = zip(words, lemmas, strict=True)
     lemmas = tuple((w if lemma == "_" else lemma).lower() for w, lemma in pairs)
     relations = tuple(name.split(":")[0] for name in relations)
-    s = Sentence(words, lemmas, kinds, features, heads, relations, document_name)
+    s = ParsedSentence(words, lemmas, kinds, features, heads, relations, document_name)
     is_counted = [int(i) for i in ids] == [*range(1, len(ids) + 1)]
-    if not is_counted or heads.count(-1) != 1 or max(compute_depths(s)) >= len(rows):
+    if (
+        not is_counted
+        or heads.count(-1) != 1
+        or max(compute_word_depths(s)) >= len(rows)
+    ):
         raise ValueError
     return s
 
 
-def list_positions_up_to_root(sentence: Sentence, position: Position) -> list[Position]:
+def list_word_and_ancestor_positions(
+    sentence: ParsedSentence, word_position: Position
+) -> list[Position]:
     """Return the positions of a word and of its ancestors in the dependency tree.
 
     They go from the word up to the root. Where heads form a cycle, the list is cut when
     it is longer than the sentence; so a malformed tree is noticed by its length."""
-    positions = [position]
-    while (position := sentence.heads[position]) != -1 and len(positions) <= len(
-        sentence.heads
-    ):
-        positions.append(position)
+    positions = [word_position]
+    while (word_position := sentence.heads[word_position]) != -1 and len(
+        positions
+    ) <= len(sentence.heads):
+        positions.append(word_position)
     return positions
 
 
-def compute_depths(sentence: Sentence) -> list[int]:
+def compute_word_depths(sentence: ParsedSentence) -> list[int]:
     """Return the depth of each word in the dependency tree, 0 for the root."""
     return [
-        len(list_positions_up_to_root(sentence, i)) - 1
+        len(list_word_and_ancestor_positions(sentence, i)) - 1
         for i in range(len(sentence.heads))
     ]
 
 
-def _read_feature(sentence: Sentence, position: Position, feature_name: str) -> str:
+def _read_feature(
+    sentence: ParsedSentence, position: Position, feature_name: str
+) -> str:
     match = re.search(rf"(?:^|\|){feature_name}=([^|]+)", sentence.features[position])
     return match[1] if match else ""
 
 
 def _find_target_word(
-    sentence: Sentence,
+    sentence: ParsedSentence,
     part_of_speech: PartOfSpeech,
     tense_or_number_by_position: Mapping[Position, str],
     main_clause_depth: int,
@@ -230,7 +240,7 @@ def _find_target_word(
     "Past"}.
     main_clause_depth: the depth in the dependency tree of the main clause's verb, the
     root (0), or of its subject and object (1)."""
-    level = compute_depths(sentence)
+    level = compute_word_depths(sentence)
     words = [
         i
         for i, v in tense_or_number_by_position.items()
@@ -245,7 +255,9 @@ def _find_target_word(
     return _NAMES[tense_or_number_by_position[i]], sentence.lemmas[i]
 
 
-def find_tense_and_verb_lemma(sentence: Sentence) -> tuple[ClassName, Lemma] | None:
+def find_tense_and_verb_lemma(
+    sentence: ParsedSentence,
+) -> tuple[ClassName, Lemma] | None:
     """Return (label, lemma) of the verb whose tense the probing task Tense asks about.
 
     The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
@@ -260,8 +272,8 @@ def find_tense_and_verb_lemma(sentence: Sentence) -> tuple[ClassName, Lemma] | N
     )
 
 
-def find_number_and_noun_lemma(
-    sentence: Sentence, dependency_relation: Relation
+def find_grammatical_number_and_noun_lemma(
+    sentence: ParsedSentence, dependency_relation: Relation
 ) -> tuple[ClassName, Lemma] | None:
     """Return (label, lemma) of the noun that SubjNumber or ObjNumber asks about.
 
@@ -282,7 +294,7 @@ def find_number_and_noun_lemma(
     return _find_target_word(sentence, "NOUN", values, 1)
 
 
-def format_top_constituents(sentence: Sentence) -> str:
+def format_top_constituents(sentence: ParsedSentence) -> str:
     """Return the names of the main parts of a sentence, in order, joined by blanks.
 
     An example is "nsubj root obj": the root of the dependency tree and its clause-level
@@ -298,7 +310,7 @@ def format_top_constituents(sentence: Sentence) -> str:
 
 
 def swap_clauses_and_compare_lengths(
-    sentence: Sentence,
+    sentence: ParsedSentence,
 ) -> tuple[list[str], SignOfFirstMinusSecondLength] | None:
     """Swap the two coordinated main clauses of a sentence.
 
@@ -325,7 +337,8 @@ def swap_clauses_and_compare_lengths(
     ]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
     is_split = all(
-        (i > mark) == (clause in list_positions_up_to_root(sentence, i)) for i in spoken
+        (i > mark) == (clause in list_word_and_ancestor_positions(sentence, i))
+        for i in spoken
     )
     if not (before and after and is_split):
         return None
@@ -394,7 +407,7 @@ class _Treebank:
         return kind, features, self.times[word_form].bit_length()
 
     def make_example(
-        self, task_name: TaskName, sentence: Sentence, rng: Random
+        self, task_name: TaskName, sentence: ParsedSentence, rng: Random
     ) -> ProbingExample | None:
         """Return the example that a probing task makes of a sentence.
 
@@ -414,7 +427,7 @@ class _Treebank:
                 return None
             label, key = str(names.index(asked[0])), " ".join(words)
         elif task_name == "Depth":
-            bin = min(max(*compute_depths(sentence), 3), 6) - 3
+            bin = min(max(*compute_word_depths(sentence), 3), 6) - 3
             label, stratum = TASKS[task_name].labels[bin], len(words)
         elif task_name == "TopConstituents":
             shape = format_top_constituents(sentence)
@@ -440,7 +453,9 @@ class _Treebank:
             target = (
                 find_tense_and_verb_lemma(sentence)
                 if task_name == "Tense"
-                else find_number_and_noun_lemma(sentence, _RELATION[task_name])
+                else find_grammatical_number_and_noun_lemma(
+                    sentence, _RELATION[task_name]
+                )
             )
             if not target:
                 return None
@@ -448,7 +463,7 @@ class _Treebank:
         return ProbingExample(label, key, words, stratum)
 
     def _make_odd_man_out_example(
-        self, sentence: Sentence, rng: Random
+        self, sentence: ParsedSentence, rng: Random
     ) -> ProbingExample | None:
         words = list(sentence.words)
         forms = [
@@ -471,7 +486,7 @@ class _Treebank:
         return ProbingExample(label, lemma, words)
 
 
-def _swap_neighbouring_words(sentence: Sentence, rng: Random) -> list[str] | None:
+def _swap_neighbouring_words(sentence: ParsedSentence, rng: Random) -> list[str] | None:
     """Swap two neighbouring words, drawn at random, for the probing task BigramShift.
 
     Punctuation, the first word and two equal words are not swapped. Returns None where
@@ -490,7 +505,7 @@ def _swap_neighbouring_words(sentence: Sentence, rng: Random) -> list[str] | Non
 
 
 def _iterate_nouns_and_verbs(
-    sentence: Sentence,
+    sentence: ParsedSentence,
 ) -> Iterator[tuple[WordPartOfSpeechFeatures, Position]]:
     """Yield the nouns and verbs of a sentence, with their positions.
 

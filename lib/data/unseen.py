@@ -30,7 +30,7 @@ WordNgram: TypeAlias = tuple[str, ...]
 # None in the place of training rows: the unseen rows are training rows themselves.
 UnseenRowsAreFromTraining: TypeAlias = None
 # Arrays of these names, by which predictions for unseen rows are scored.
-LabelsJudgedClusterWords: TypeAlias = Arrays
+LabelsScoredPositionsGroupsWordCounts: TypeAlias = Arrays
 # Two rows share text if they have this many consecutive words in common.
 WORDS = 4
 SHORTER = range(1, WORDS)
@@ -40,11 +40,11 @@ SHORTER = range(1, WORDS)
 LONG = 9
 
 
-def split_texts_into_words(split: Split, row_number: int) -> list[WordsOfText]:
+def list_words_of_row_texts(split: Split, row_position: int) -> list[WordsOfText]:
     """Return the one or two texts of a row of a Split, each as a tuple of its
     lower-case words."""
     return [
-        tuple(column[row_number].lower().split())
+        tuple(column[row_position].lower().split())
         for column in split.list_text_columns()
     ]
 
@@ -53,7 +53,10 @@ def count_words_per_row(split: Split) -> np.ndarray:
     """Return the number of words in each of the N rows of a Split, [N]; both texts of a
     pair count."""
     return np.array(
-        [sum(map(len, split_texts_into_words(split, row))) for row in range(len(split))]
+        [
+            sum(map(len, list_words_of_row_texts(split, row)))
+            for row in range(len(split))
+        ]
     )
 
 
@@ -80,23 +83,26 @@ def list_ngrams_for_overlap_check(text: WordsOfText) -> list[WordNgram]:
     return list_ngrams(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def select_rows_without_shared_text(
+def select_row_positions_without_shared_text(
     split: Split,
-    taken_rows: Iterable[int],
-    candidate_rows: Iterable[int],
-    max_rows: int,
+    taken_row_positions: Iterable[int],
+    candidate_row_positions: Iterable[int],
+    max_row_count: int,
 ) -> list[int]:
-    """Return the first `max_rows` candidate rows that share no text with any taken row.
+    """Return the first `max_row_count` candidate rows that share no text with any taken
+    row.
 
     It chooses test rows that do not repeat training rows. A candidate text shares
     text with a taken one if four consecutive words are in both, or, where the candidate
     text has fewer words, if one of the two is, as a whole, part of the other. Fewer
     rows are returned where there are no more.
 
-    taken_rows, candidate_rows: positions of rows in the Split; the result is positions
-    too."""
+    taken_row_positions, candidate_row_positions: positions of rows in the Split; the
+    result is positions too."""
     taken_texts = [
-        text for row in taken_rows for text in split_texts_into_words(split, row)
+        text
+        for row in taken_row_positions
+        for text in list_words_of_row_texts(split, row)
     ]
     taken_parts = {
         part for text in taken_texts for part in list_ngrams(text, *SHORTER, WORDS)
@@ -110,12 +116,12 @@ def select_rows_without_shared_text(
 
     new = (
         row
-        for row in candidate_rows
+        for row in candidate_row_positions
         if not any(
-            map(shares_ngram_with_taken_rows, split_texts_into_words(split, row))
+            map(shares_ngram_with_taken_rows, list_words_of_row_texts(split, row))
         )
     )
-    return list(islice(new, max_rows))
+    return list(islice(new, max_row_count))
 
 
 def cluster_rows_by_shared_text(
@@ -132,7 +138,7 @@ def cluster_rows_by_shared_text(
     only_equal_texts: whether rows share text only if they have an equal text. It is
     True for official test rows."""
     rows = [
-        split_texts_into_words(split, row)
+        list_words_of_row_texts(split, row)
         for split in splits
         for row in range(len(split))
     ]
@@ -162,7 +168,7 @@ def compute_unseen_row_scoring_arrays(
     unseen_split: Split,
     dev_split: Split,
     train_split: Split | UnseenRowsAreFromTraining = None,
-) -> LabelsJudgedClusterWords:
+) -> LabelsScoredPositionsGroupsWordCounts:
     """Return the arrays needed to score predictions for test rows and development rows.
 
     For N unseen rows (labelled test rows) and D development rows they are "labels" [N],
@@ -181,10 +187,10 @@ def compute_unseen_row_scoring_arrays(
         seen = {
             text
             for row in range(len(train_split))
-            for text in split_texts_into_words(train_split, row)
+            for text in list_words_of_row_texts(train_split, row)
         }
     new = [
-        seen.isdisjoint(split_texts_into_words(unseen_split, row))
+        seen.isdisjoint(list_words_of_row_texts(unseen_split, row))
         for row in range(len(unseen_split))
     ]
     positions = np.flatnonzero(new & (count_words_per_row(unseen_split) >= LONG))

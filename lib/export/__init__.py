@@ -9,7 +9,7 @@ from lib.core.names import Refused
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
-def check_export_folder(export_folder: Path) -> None:
+def check_export_folder_is_empty(export_folder: Path) -> None:
     """Raise Refused where an export would mix with what is already there.
 
     The folder may be missing or empty."""

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from lib.core.names import Refused
-from lib.export import check_export_folder, check_onnx_packages
+from lib.export import check_export_folder_is_empty, check_onnx_packages
 from lib.model import backbone, ghost, modeling
 from lib.model.parts import count_parameters, get_surgery_operations
 from lib.model.surgery import OPERATIONS, find_surgery_function
@@ -125,7 +125,7 @@ def check_export_preconditions(
     imports this project. With `writes_onnx` it is also so where the
     model is no classifier of a supported family, has parts that cannot be written as
     ONNX, or packages are missing."""
-    check_export_folder(export_folder)
+    check_export_folder_is_empty(export_folder)
     ops = [op["op"] for op in get_surgery_operations(model)]
     for name in sorted({*ops} - OPERATIONS.keys()):
         check_method_does_not_import_lib(

@@ -67,7 +67,7 @@ def load_with_task_head(
             f"the model in {folder.name} is a {cls}; the task needs a head for "
             f"{task_head_kind}; {describe_fix_of_unfitting_head(folder)}"
         )
-    elif has_tensors_of(HEADS[task_head_kind], folder):
+    elif has_tensors_with_prefix(HEADS[task_head_kind], folder):
         raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
     else:
         torch.manual_seed(seed)
@@ -154,7 +154,9 @@ def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     `config.json` is missing."""
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
-    if "For" in name and not has_tensors_of(f"{cls.base_model_prefix}.", folder):
+    if "For" in name and not has_tensors_with_prefix(
+        f"{cls.base_model_prefix}.", folder
+    ):
         cls = transformers.AutoModel
     return load_pretrained_model(cls, folder), load_tokenizer(folder)
 
@@ -228,8 +230,8 @@ def describe_fix_of_unfitting_head(folder: str | Path) -> str:
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Return the tokenizer in the folder of a saved model.
 
-    Raises Refused, naming the folder, where it cannot be read. transformers itself would
-    make a tokenizer without words where the vocabulary is missing."""
+    Raises Refused, naming the folder, where it cannot be read. transformers itself
+    would make a tokenizer without words where the vocabulary is missing."""
     with convert_read_errors_to_user_error("tokenizer", folder):
         if not any((Path(folder) / name).is_file() for name in VOCABULARIES):
             fix = "fix: tokenizer.save_pretrained writes it there"
@@ -300,16 +302,17 @@ def load_pretrained_model(
     return rename_layer_parts_as_bert(model).eval()
 
 
-def has_tensors_of(module_prefix: str, folder: str | Path) -> bool:
+def has_tensors_with_prefix(tensor_name_prefix: str, folder: str | Path) -> bool:
     """Return whether the weights of a saved model have tensors of one of its modules.
 
     By this a task head, or an encoder inside of a model with a head, is recognised
     before the model is opened. Raises Refused where the weights cannot be read.
 
-    module_prefix: the beginning of the names of its tensors, such as "classifier."."""
+    tensor_name_prefix: the beginning of the names of its tensors, such as
+    "classifier."."""
     with convert_read_errors_to_user_error("weights", folder):
         return any(
-            name.startswith(module_prefix)
+            name.startswith(tensor_name_prefix)
             for name, _ in iterate_tensor_names_and_dtypes(folder)
         )
 

@@ -14,7 +14,8 @@ from .surgery import apply_surgery
 
 @torch.no_grad()
 def remove_constant_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLayerByKind:
-    """Remove the heads and neurons of a pruned model whose output is constant, in place.
+    """Remove the heads and neurons of a pruned model whose output is constant, in
+    place.
 
     This makes the model smaller and faster. A head or neuron is removed if all its
     outgoing or all its incoming weights are zero. The incoming weights of a head are
@@ -43,10 +44,12 @@ def remove_constant_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLaye
         size = attention.attention_head_size
         activated = first.intermediate_act_fn(first.dense.bias)
         selection["heads"].append(
-            fold_dead_units_into_bias_and_list_live(value.weight, out, value.bias, size)
+            fold_dead_units_into_bias_and_list_live_units(
+                value.weight, out, value.bias, size
+            )
         )
         selection["neurons"].append(
-            fold_dead_units_into_bias_and_list_live(
+            fold_dead_units_into_bias_and_list_live_units(
                 first.dense.weight, second, activated, 1
             )
         )
@@ -58,7 +61,7 @@ def remove_constant_heads_and_neurons(model: nn.Module) -> RemainingUnitsPerLaye
     return counts
 
 
-def fold_dead_units_into_bias_and_list_live(
+def fold_dead_units_into_bias_and_list_live_units(
     incoming_weights: torch.Tensor,
     next_layer: nn.Linear,
     constant_outputs: torch.Tensor,

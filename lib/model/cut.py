@@ -106,9 +106,9 @@ def rank_by_importance(
 
 def prune_heads_and_neurons(
     layer: AnyModule,
-    head_order: torch.Tensor,
+    head_indices_remaining_first: torch.Tensor,
     kept_head_count: int,
-    kept_neurons: torch.Tensor,
+    remaining_neuron_indices: torch.Tensor,
     unpruned_projections: Collection[UnprunedProjection] = (),
 ) -> None:
     """Remove heads and neurons of one transformer layer, in place.
@@ -116,24 +116,27 @@ def prune_heads_and_neurons(
     Its matrices become smaller: projections of queries, keys and values, output
     projection, and both feed-forward matrices.
 
-    head_order: the indices of the heads in the order that they get in the pruned layer:
-    first those that stay. Removed heads may be left out, unless some matrix keeps all A
-    heads.
+    head_indices_remaining_first: the indices of the heads in the order that they get in
+    the pruned layer: first those that stay. Removed heads may be left out, unless some
+    matrix keeps all A heads.
     kept_head_count: M, the number of heads that stay.
-    kept_neurons: the indices of the neurons that stay, in the order that they get.
+    remaining_neuron_indices: the indices of the neurons that stay, in the order that
+    they get.
     unpruned_projections: the matrices that keep all A heads: "v" (values), "o"
     (output projection)."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
-    kept_heads = head_order[:kept_head_count]
-    full = (head_order[:, None] * size + torch.arange(size, device="cpu")).flatten()
+    kept_heads = head_indices_remaining_first[:kept_head_count]
+    full = (
+        head_indices_remaining_first[:, None] * size + torch.arange(size, device="cpu")
+    ).flatten()
     rows = full[: kept_head_count * size]
     for path, row_indices, columns in (
         (QUERY, rows, None),
         (KEY, rows, None),
         (VALUE, full if "v" in unpruned_projections else rows, None),
         (OUT, None, full if "o" in unpruned_projections else rows),
-        (FFN1, kept_neurons, None),
-        (FFN2, None, kept_neurons),
+        (FFN1, remaining_neuron_indices, None),
+        (FFN2, None, remaining_neuron_indices),
     ):
         layer.set_submodule(
             path, slice_linear(layer.get_submodule(path), row_indices, columns)
@@ -162,10 +165,10 @@ def keep_heads_neurons_or_dimensions(
     exist. Raises ValueError for another number of lists than L.
 
     kept_indices_per_layer_by_kind: for some kinds, L lists of the indices that stay:
-    "heads", "neurons", "embedding" (inputs of the query, key and value projections), "qk"
-    (dimensions of queries and keys) and "v" (dimensions of values). Indices are those
-    of the model as it is now. So "heads" does not go together with "qk" or "v", which
-    are cut after the heads. Other kinds are not pruned."""
+    "heads", "neurons", "embedding" (inputs of the query, key and value projections),
+    "qk" (dimensions of queries and keys) and "v" (dimensions of values). Indices are
+    those of the model as it is now. So "heads" does not go together with "qk" or "v",
+    which are cut after the heads. Other kinds are not pruned."""
     encoder_layers = get_layers(model)
     apart = [what for what in ("qk", "v") if what in kept_indices_per_layer_by_kind]
     if "heads" in kept_indices_per_layer_by_kind and apart:

@@ -14,16 +14,16 @@ LARGEST = 127
 IntegersAndRowScales = tuple[torch.Tensor, torch.Tensor]
 
 
-def quantise_to_int8(values: torch.Tensor) -> IntegersAndRowScales:
+def quantise_to_int8(float_tensor: torch.Tensor) -> IntegersAndRowScales:
     """Quantise a tensor [..., I] to int8, with a scale for each row of I values.
 
     Returns (integers int8 [..., I], scales [..., 1]), so that values is about integers
     * scales. Rounding is to the nearest integer. The value of largest magnitude in a
     row becomes 127 or -127; a row of zeros stays zero."""
-    scale = (values.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
-        torch.finfo(values.dtype).tiny
+    scale = (float_tensor.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(
+        torch.finfo(float_tensor.dtype).tiny
     )
-    return (values / scale).round().to(torch.int8), scale
+    return (float_tensor / scale).round().to(torch.int8), scale
 
 
 class Int8Linear(nn.Module):

@@ -109,7 +109,7 @@ class LayerMix(nn.Module):
             self.scale = nn.Parameter(torch.ones(state_count))
             self.shift = nn.Parameter(torch.zeros(state_count))
 
-    def compute_state_weights(self) -> torch.Tensor:
+    def compute_hidden_state_weights(self) -> torch.Tensor:
         """Return the weights [L + 1] of the hidden states in the sum, softmax(alpha).
 
         Gamma, the trained factor of the sum, is left out. In a mix without trained
@@ -120,27 +120,29 @@ class LayerMix(nn.Module):
         return self.alpha.softmax(0)
 
     def forward(
-        self, states: Sequence[torch.Tensor], attention_mask: torch.Tensor | None = None
+        self,
+        layer_states: Sequence[torch.Tensor],
+        attention_mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the weighted sum [B, T, H] of L + 1 hidden states.
 
         A mix of the kind "embedding", which has no trained weights, returns the mean of
         the embedding output over the real tokens of each row, at every token, instead.
 
-        states: the L + 1 hidden states [B, T, H], embedding output first.
+        layer_states: the L + 1 hidden states [B, T, H], embedding output first.
         attention_mask: the attention mask [B, T], 1 for real tokens; None where all
         tokens are real. Padding is left out where states are normalised over tokens."""
-        first = states[0]
+        first = layer_states[0]
         real = torch.ones_like(first[..., :1])
         if attention_mask is not None:
             real = attention_mask.to(first.dtype).unsqueeze(-1)
         if self.plain == "embedding":
             words = (first * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
             return self.dropout(words).expand_as(first)
-        normal = self.normalise_states(states, real)
+        normal = self.normalise_states(layer_states, real)
         return self.gamma * sum(
             a * self.dropout(h)
-            for a, h in zip(self.compute_state_weights(), normal, strict=True)
+            for a, h in zip(self.compute_hidden_state_weights(), normal, strict=True)
         )
 
     def normalise_states(
@@ -194,7 +196,7 @@ class LayerMix(nn.Module):
             module_output[0] if isinstance(module_output, tuple) else module_output
         )
 
-    def replace_last_state(
+    def replace_last_hidden_state(
         self,
         _module: nn.Module,
         _inputs: tuple[Any, ...],
@@ -273,5 +275,5 @@ def add_layer_mix(
     get_last_embedding_module(model).register_forward_hook(mix.store_embedding_output)
     for layer in encoder_layers:
         layer.register_forward_hook(mix.store_layer_output)
-    encoder.encoder.register_forward_hook(mix.replace_last_state)
+    encoder.encoder.register_forward_hook(mix.replace_last_hidden_state)
     return {"states": states} | count_parameters(mix)

@@ -188,8 +188,8 @@ class TrigramEmbedding(nn.Module):
         )
         self.dense = nn.Linear(3 * embedding_width, hidden_size)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        x = self.word_embeddings(ids)
+    def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
+        x = self.word_embeddings(token_ids)
         after = functional.pad(x[:, 1:], (0, 0, 0, 1))
         before = functional.pad(x[:, :-1], (0, 0, 1, 0))
         return self.dense(torch.cat((after, x, before), -1))

@@ -23,7 +23,9 @@ BertDefaults: TypeAlias = None
 WholeSupernet: TypeAlias = None
 
 
-def convert_architecture_to_json(net: Net | ArchitectureJson) -> ArchitectureJson:
+def convert_architecture_to_json(
+    architecture: Net | ArchitectureJson,
+) -> ArchitectureJson:
     """Return the description of an EfficientBERT architecture (a net) as a JSON dict.
 
     The keys are "hidden" (hidden size), "heads" (number), "width" (largest number of
@@ -32,8 +34,8 @@ def convert_architecture_to_json(net: Net | ArchitectureJson) -> ArchitectureJso
     formula) and "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
     feed-forward networks, q], where each network has width // q inner channels.
 
-    net: an object with the method `to_json`, or the dict itself."""
-    return net if isinstance(net, dict) else net.to_json()
+    architecture: an object with the method `to_json`, or the dict itself."""
+    return architecture if isinstance(architecture, dict) else architecture.to_json()
 
 
 def read_architecture_of_model(model: transformers.PreTrainedModel) -> ArchitectureJson:
@@ -52,7 +54,7 @@ def read_architecture_of_model(model: transformers.PreTrainedModel) -> Architect
 
 
 def build_model_of_architecture(
-    net: Net | ArchitectureJson,
+    architecture: Net | ArchitectureJson,
     model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
     vocabulary_config: transformers.PretrainedConfig | BertDefaults = None,
     **config_values: Any,
@@ -63,14 +65,14 @@ def build_model_of_architecture(
     torch's random state. LayerNorm's eps is PyTorch's 1e-5, as in EfficientBERT's code,
     not BERT's 1e-12.
 
-    net: the description of the architecture: hidden size, heads, and the feed-forward
-    networks of each layer.
+    architecture: the description of the architecture: hidden size, heads, and the
+    feed-forward networks of each layer.
     model_class: the class of transformers, with or without a head.
     vocabulary_config: a configuration from which vocabulary size, number of positions,
     number of token types and padding token are taken instead of BERT's. A number that
     it lacks, as MPNet's lacks that of token types, is 1.
     config_values: further values of the configuration, such as num_labels."""
-    net = convert_architecture_to_json(net)
+    architecture = convert_architecture_to_json(architecture)
     tables = (
         "vocab_size",
         "max_position_embeddings",
@@ -80,10 +82,10 @@ def build_model_of_architecture(
     sizes: dict[str, Any] = {
         "layer_norm_eps": 1e-5,
         "initializer_range": 0.02,
-        "hidden_size": net["hidden"],
-        "num_hidden_layers": len(net["layers"]),
-        "num_attention_heads": net["heads"],
-        "intermediate_size": net["width"],
+        "hidden_size": architecture["hidden"],
+        "num_hidden_layers": len(architecture["layers"]),
+        "num_attention_heads": architecture["heads"],
+        "intermediate_size": architecture["width"],
         "hidden_act": "gelu_pytorch_tanh",
     }
     shared: dict[str, Any] = (
@@ -91,8 +93,8 @@ def build_model_of_architecture(
         if vocabulary_config
         else {}
     )
-    ops: list[dict[str, Any]] = [{"op": "stack", "net": net}]
-    if net["embedding"] == "trigram":
+    ops: list[dict[str, Any]] = [{"op": "stack", "net": architecture}]
+    if architecture["embedding"] == "trigram":
         ops.insert(0, {"op": "trigram", "width": FACTOR})
     return backbone.build_random_model(
         model_class, transformers.BertConfig(**shared | sizes | config_values), ops
@@ -129,7 +131,7 @@ def activate_subnetwork(
         )
 
 
-def inherit_weights_and_list_missing(
+def inherit_weights_and_list_missing_tensors(
     student: transformers.PreTrainedModel, larger_model: transformers.PreTrainedModel
 ) -> list[str]:
     """Initialise a student with weights of a larger model, in place.

@@ -108,14 +108,14 @@ def check_and_find_encoder_folder(
         checkpoint = models.map_hub_name_to_local_name(name)
         place = data.find_checkpoint_folder_with_file(checkpoint, data.WEIGHTS) or place
     try:
-        check_encoder(place, task_to_train)
+        check_encoder_can_be_trained(place, task_to_train)
     except Refused as error:
         message = str(error).replace(str(place), name.rstrip("/"))
         raise type(error)(message) from None
     return str(place)
 
 
-def check_encoder(folder: Path, task: Task | None) -> None:
+def check_encoder_can_be_trained(folder: Path, task_to_train: Task | None) -> None:
     """Raise Refused for an encoder that cannot be trained on a task.
 
     Configuration, weights and tokenizer are checked against each other and the task; of
@@ -123,8 +123,8 @@ def check_encoder(folder: Path, task: Task | None) -> None:
     is missing.
 
     folder: a folder written by `save_pretrained` of transformers.
-    task: the task to be trained. With None the encoder has to read pairs of texts, and
-    a task head in the folder is not checked."""
+    task_to_train: the task to be trained. With None the encoder has to read pairs of
+    texts, and a task head in the folder is not checked."""
     if file := find_missing_model_file(folder):
         raise Absent(f"no model {str(folder)!r}: {explain_missing_file(folder, file)}")
     for file in data.list_checkpoint_files(folder):
@@ -146,9 +146,13 @@ def check_encoder(folder: Path, task: Task | None) -> None:
     wrong = [
         *list_non_finite_tensor_errors(weights, tensors),
         *list_tokenizer_errors(
-            read_tokenizer_ids(folder, shape.family), shape, config, task
+            read_tokenizer_ids(folder, shape.family), shape, config, task_to_train
         ),
-        *(list_task_head_errors(folder, tensors, config, task) if task else []),
+        *(
+            list_task_head_errors(folder, tensors, config, task_to_train)
+            if task_to_train
+            else []
+        ),
     ]
     if wrong:
         raise Refused(f"{folder}: {'; '.join(wrong)}")
@@ -197,7 +201,7 @@ def read_json_object(file: Path) -> Json:
     """Return the object in a JSON file; {} where there is no file or no object.
 
     So callers need not check whether a file that may be missing is there."""
-    body = lines.read_json_value(file) if file.exists() else {}
+    body = lines.read_json_or_parquet_file(file) if file.exists() else {}
     return body if isinstance(body, dict) else {}
 
 
@@ -215,7 +219,7 @@ def read_configuration(folder: Path) -> ConfigJson:
     Raises Refused where it is no encoder that can be used here: for an unknown
     model_type, for impossible sizes, for a position table of fewer than 128 tokens, and
     for a decoder."""
-    body = lines.read_json_value(file := folder / CONFIG)
+    body = lines.read_json_or_parquet_file(file := folder / CONFIG)
     config = body if isinstance(body, dict) else {}
     family = config.get("model_type")
     if family not in FAMILIES:

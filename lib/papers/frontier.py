@@ -122,11 +122,11 @@ def distilled_full_width_spec(
     return students.student_spec(profile, task, HEADS)
 
 
-def student_pruned_by_module_spec(
+def student_pruned_by_further_method_spec(
     profile: ProfileName,
     task: TaskName,
     flops_budget_in_twelfths: int,
-    methods_module_name: str,
+    method_module_name: str,
 ) -> Spec:
     """Return the Spec (description of a run) of a student pruned by a further method.
 
@@ -140,11 +140,11 @@ def student_pruned_by_module_spec(
 
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     flops_budget_in_twelfths: m, where the student has m/12 of the whole model's FLOPs.
-    methods_module_name: name of the module, such as "layer_dropping"."""
-    method = import_method(methods_module_name)
+    method_module_name: name of the module, such as "layer_dropping"."""
+    method = import_method(method_module_name)
     ranking = None
     _, arguments = plan_pruning_by_method(
-        methods_module_name,
+        method_module_name,
         find_encoder_shape(profile),
         flops_budget_in_twelfths / HEADS,
     )
@@ -153,14 +153,14 @@ def student_pruned_by_module_spec(
         options = replace(
             students.IMPORTANCE[profile],
             cumulative=False,
-            by=methods_module_name,
+            by=method_module_name,
             version=take("version", 0),
         )
         ranked = grids.make_common_run_arguments(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         ranking = Spec("importance", ranked, {"teacher": teacher})
     return compressed_student_spec(
-        profile, task, {"op": methods_module_name} | arguments, importance=ranking
+        profile, task, {"op": method_module_name} | arguments, importance=ranking
     )
 
 
@@ -281,16 +281,16 @@ def list_baselines_controls_and_combinations() -> dict[MethodName, CompressionMe
 RESERVED = {"all", "found", "keep", "trigram", "width"}
 
 
-def check_method_file_name(methods_module_name: str) -> None:
+def check_method_module_name_is_free(method_module_name: str) -> None:
     """Raise Refused if a method's file has a name that means something else.
 
     Files of lib/model are such names too, as an exported model has them in the same
     folder as the method's file."""
-    if methods_module_name in RESERVED | {
+    if method_module_name in RESERVED | {
         file.name for file in iter_modules(lib.model.__path__)
     }:
         raise Refused(
-            f"lib/methods/{methods_module_name}.py has the name of an operation or of a file of "
+            f"lib/methods/{method_module_name}.py has the name of an operation or of a file of "
             "lib/model: take another file name"
         )
 
@@ -306,13 +306,13 @@ def collect_compression_methods() -> dict[MethodName, CompressionMethod]:
     for paper in import_module_of_each_paper("frontier").values():
         points |= paper.POINTS
     for title, name in METHODS.items():
-        check_method_file_name(name)
+        check_method_module_name_is_free(name)
         if title in points:
             fault = f"lib.methods.METHODS names {name!r} {title!r}"
             raise Refused(f"{fault}, as another method is called: take another name")
         points[title] = CompressionMethod(
             "control",
-            partial(student_pruned_by_module_spec, methods_module_name=name),
+            partial(student_pruned_by_further_method_spec, method_module_name=name),
             name,
         )
     order = [name for name in ORDER if name in points]
@@ -476,7 +476,7 @@ def explain_models_left_out_of_comparison(
     return reasons
 
 
-def format_defaults_of_method_comparison() -> list[str]:
+def format_help_lines_for_method_comparison() -> list[str]:
     """Return lines of help for the command that compares methods on a user's own data.
 
     They list all methods, those that are compared by default, and the default FLOPs
@@ -517,7 +517,7 @@ def extract_majority_and_bag_of_words_scores(
 
 
 def format_majority_and_bag_of_words_scores(
-    bag_of_words_run_metrics: Mapping[MetricName, Any], score_is_fraction: bool
+    bag_of_words_run_metrics: Mapping[MetricName, Any], score_is_mean_over_rows: bool
 ) -> str:
     """Return a line of text on the scores of two baselines without a neural network.
 
@@ -527,8 +527,8 @@ def format_majority_and_bag_of_words_scores(
 
     bag_of_words_run_metrics: the metrics of a run of the step (kind of run)
     `bag_of_words`.
-    score_is_fraction: whether the score is a share of right rows, such as accuracy. For
-    other scores the line warns only where a baseline has 100 points."""
+    score_is_mean_over_rows: whether the score is a share of right rows, such as
+    accuracy. For other scores the line warns only where a baseline has 100 points."""
     scores = extract_majority_and_bag_of_words_scores(bag_of_words_run_metrics)
     parts = ", ".join(f"{name} {score:.1f}" for name, score in scores.items())
     rows = bag_of_words_run_metrics["dev_rows"]
@@ -536,7 +536,7 @@ def format_majority_and_bag_of_words_scores(
     line = f"without training: {parts} points on {rows:,} development rows"
     top = (
         100 - paired.estimate_difference_of_proportions([False] * rows).high
-        if score_is_fraction
+        if score_is_mean_over_rows
         else 99.95
     )
     if best < top:
@@ -546,7 +546,7 @@ def format_majority_and_bag_of_words_scores(
     )
     return (
         f"{line}. Beware: nothing can be shown above that"
-        + f"; {why}" * score_is_fraction
+        + f"; {why}" * score_is_mean_over_rows
     )
 
 

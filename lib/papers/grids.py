@@ -260,7 +260,7 @@ def backbone_spec(profile: ProfileName, family: EncoderFamily = "bert") -> Spec:
     if folder := get_attribute_of_profile_with_user_data(profile, "model"):
         return Spec(
             "checkpoint",
-            {"name": folder, "digest": data.digest_weights(folder)},
+            {"name": folder, "digest": data.digest_local_checkpoint(folder)},
             seed=0,
         )
     check_known_name(
@@ -580,7 +580,7 @@ def digest_user_data_and_model(profile: ProfileName) -> list[Digest]:
     model = get_attribute_of_profile_with_user_data(profile, "model")
     digests = [
         name and data.digest_rows_and_list_splits("own", name)[0],
-        model and data.digest_weights(model),
+        model and data.digest_local_checkpoint(model),
     ]
     test = data.read_splits("own", name).get("test") if name else None
     if test:

@@ -60,13 +60,15 @@ def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def mark_differing_cells(joined_settings: pd.DataFrame) -> pd.DataFrame:
+def mark_settings_differing_from_paper(
+    printed_and_our_settings: pd.DataFrame,
+) -> pd.DataFrame:
     """Return a table of settings with ≠ behind each that differs from the paper's.
 
     Only settings of our runs are marked, so that deviations are seen at once.
 
-    joined_settings: table with the paper's settings and ours beside them, made by
-    `join_printed_and_our_settings`."""
-    return joined_settings.mask(
-        make_difference_mask(joined_settings), joined_settings + " ≠"
+    printed_and_our_settings: table with the paper's settings and ours beside them, made
+    by `join_printed_and_our_settings`."""
+    return printed_and_our_settings.mask(
+        make_difference_mask(printed_and_our_settings), printed_and_our_settings + " ≠"
     )

@@ -101,7 +101,7 @@ def select_possible_widths(
 
 InputName: TypeAlias = str  # Name of an input of a Spec, such as "teacher".
 # None in the place of a learning rate: that of the argument `train`.
-ThatOfTrain: TypeAlias = None
+ThatOfTrainSettings: TypeAlias = None
 
 
 class StudentPlan(NamedTuple):
@@ -153,9 +153,9 @@ def plan_student_surgery(
 
 
 def adapt_train_settings_to_ghosts(
-    train: Train,
+    train_settings: Train,
     ghost_options: Ghost | None,
-    kernel_learning_rate: float | ThatOfTrain = None,
+    ghost_kernel_learning_rate: float | ThatOfTrainSettings = None,
 ) -> Train:
     """Return training settings for a student with or without ghost modules.
 
@@ -164,13 +164,19 @@ def adapt_train_settings_to_ghosts(
     their weights are tied to the number of tokens.
 
     ghost_options: settings of the ghost modules; None for a student without.
-    kernel_learning_rate: learning rate of the kernels; None and 0 mean that of
-    `train`."""
+    ghost_kernel_learning_rate: learning rate of the kernels; None and 0 mean that of
+    `train_settings`."""
     if not ghost_options:
-        return replace(train, taps=0.0)
-    train = replace(train, taps=kernel_learning_rate or train.taps)
+        return replace(train_settings, taps=0.0)
+    train_settings = replace(
+        train_settings, taps=ghost_kernel_learning_rate or train_settings.taps
+    )
     tokens = ghost_options.tokens
-    return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
+    return (
+        replace(train_settings, max_length=tokens, pad_to=tokens)
+        if tokens
+        else train_settings
+    )
 
 
 @cache_results_while_enabled
@@ -253,8 +259,8 @@ def student_spec(
     family: EncoderFamily = "bert",
     trains_on_augmented_rows: bool | ProfileDefault = None,
     targets: Targets = LABELS,
-    learning_rate: float | ProfileDefault = None,
-    epoch_factor: int = 1,
+    distillation_learning_rate: float | ProfileDefault = None,
+    distillation_epoch_factor: int = 1,
     ghost_kernel_learning_rate: float | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned and trained student.
@@ -271,15 +277,17 @@ def student_spec(
     trains_on_augmented_rows: whether the student is distilled on augmented rows; None
     takes the profile's choice.
     targets: what the fine-tuning learns, by default labels.
-    learning_rate: learning rate of the distillation; None and 0 mean that of the
-    profile.
-    epoch_factor: factor on the epochs of the distillation.
+    distillation_learning_rate: learning rate of the distillation; None and 0 mean that
+    of the profile.
+    distillation_epoch_factor: factor on the epochs of the distillation.
     ghost_kernel_learning_rate: learning rate of the kernels of ghost modules in both
     stages; None and 0 mean that of the profile."""
     surgery, inputs = plan_student_surgery(
         profile, task, kept_heads_of_paper_model, ghost_options, family
     )
-    train = make_distillation_settings(profile, task, learning_rate, epoch_factor)
+    train = make_distillation_settings(
+        profile, task, distillation_learning_rate, distillation_epoch_factor
+    )
     train = adapt_train_settings_to_ghosts(
         train, ghost_options, ghost_kernel_learning_rate
     )
@@ -329,7 +337,7 @@ def student_trained_on_labels_spec(
     task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None = None,
-    learning_rate: float | ProfileDefault = None,
+    first_stage_learning_rate: float | ProfileDefault = None,
 ) -> Spec:
     """Return the Spec (description of a run) of a student trained without a teacher.
 
@@ -341,9 +349,9 @@ def student_trained_on_labels_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of ghost modules (GhostBERT's convolutions); None for none.
-    learning_rate: learning rate of the first stage; None and 0 mean that of the
-    profile."""
-    train = make_distillation_settings(profile, task, learning_rate)
+    first_stage_learning_rate: learning rate of the first stage; None and 0 mean that of
+    the profile."""
+    train = make_distillation_settings(profile, task, first_stage_learning_rate)
     train = adapt_train_settings_to_ghosts(train, ghost_options)
     start = untrained_student_spec(
         profile, task, kept_heads_of_paper_model, ghost_options

@@ -62,7 +62,7 @@ from lib.report.verdicts import (
     convert_verdict_to_json,
     format_verdict_counts,
     list_main_result_sentences,
-    list_measurement_sentences,
+    list_training_setup_sentences,
 )
 from lib.stats import compare
 from lib.stats.compare import MetricColumn
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from lib.report.explore import LiveFigure
 
 # The function `grid` of a notebook: f(profile, **parameters) -> Rows of its experiment.
-RowsOfProfileAndParameters = Callable[..., list[Row]]
+GridFunction = Callable[..., list[Row]]
 
 ENVIRONMENT.filters["escaped"] = escape_markdown_line
 PARTS: Any = ENVIRONMENT.get_template("parts.html.j2").module
@@ -153,7 +153,7 @@ class Page:
         self,
         rows: Sequence[Row],
         if_missing: Literal["run_if_by_hand", "run_always", "skip"] = "run_if_by_hand",
-        tells_dtypes: bool = True,
+        shows_comparison_counts_by_dtype: bool = True,
     ) -> pd.DataFrame:
         """Return a DataFrame with the results of experiments, a line for each.
 
@@ -168,8 +168,8 @@ class Page:
         if the notebook is run by hand; a command that makes pages has executed them
         before. "run_always" executes them always. "skip" neither executes nor reports
         them.
-        tells_dtypes: whether the page says how many comparisons are in bfloat16 and how
-        many in float32, where it has both."""
+        shows_comparison_counts_by_dtype: whether the page says how many comparisons are
+        in bfloat16 and how many in float32, where it has both."""
         lost = {}
         is_made = if_missing != "skip"
         if if_missing == "run_always" or is_made and not os.environ.get(notebook.BATCH):
@@ -189,7 +189,7 @@ class Page:
             # own data or model tests none, so it does not count these runs as its own.
             return frame
         lines: Any = frame.to_dict("records")
-        if tells_dtypes:
+        if shows_comparison_counts_by_dtype:
             self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
         states = {}
         reasons = {}
@@ -212,7 +212,7 @@ class Page:
 
     def collect_runs(
         self,
-        rows_or_grid: RowsOfProfileAndParameters | Sequence[Row],
+        rows_or_grid_function: GridFunction | Sequence[Row],
         list_lookup_only_rows: Callable[[], Sequence[Row]] | None = None,
         transform_rows: Callable[[Sequence[Row]], Sequence[Row]] = list,
     ) -> Runs:
@@ -226,18 +226,22 @@ class Page:
         command that makes pages has executed them before. Experiments of the second
         table are only looked up, never executed.
 
-        rows_or_grid: the Rows of the first table, or a function that returns Rows for a
-        profile and parameters of the notebook.
+        rows_or_grid_function: the Rows of the first table, or a function that returns
+        Rows for a profile and parameters of the notebook.
         list_lookup_only_rows: a function that returns the Rows of the second table,
-        where `rows_or_grid` is no function. None for no second table.
+        where `rows_or_grid_function` is no function. None for no second table.
         transform_rows: a function that replaces the Rows which the function
-        `rows_or_grid` returned. For example, Rows of trained networks are replaced by
-        those of the architecture searches that found them."""
+        `rows_or_grid_function` returned. For example, Rows of trained networks are
+        replaced by those of the architecture searches that found them."""
         lookup_only_rows = list_lookup_only_rows() if list_lookup_only_rows else []
-        if callable(rows_or_grid):
+        if callable(rows_or_grid_function):
             changes = notebook.list_changed_parameters(self.id, self.parameter_values)
             rows = plans.list_rows_to_run(
-                rows_or_grid, self.profile, self.parameter_values, self.id, changes
+                rows_or_grid_function,
+                self.profile,
+                self.parameter_values,
+                self.id,
+                changes,
             )
             rows = transform_rows(self.expand_rows_to_planned_seeds(rows, self.profile))
             for label, names in plans.read_skipped_run_label_values(
@@ -247,19 +251,19 @@ class Page:
                 look = f"{self.profile[:]} is a first look, without rows of {rest}"
                 self.show_remarks([f"{look}: seeds = [0] brings them."] * (not changes))
             if str(self.profile) in tables.WITH_MINI_RESULTS:
-                mini_rows = rows_or_grid("mini")
+                mini_rows = rows_or_grid_function("mini")
                 lookup_only_rows = transform_rows(
                     self.expand_rows_to_planned_seeds(mini_rows, "mini")
                 )
         else:
-            rows = rows_or_grid
+            rows = rows_or_grid_function
         made = self.collect_result_frame(rows)
         recorded_frame = self.collect_result_frame(
             self.expand_rows_to_planned_seeds(lookup_only_rows, "mini"),
             if_missing="skip",
             # A page without runs of its own shows claims of many pages, each of which
             # tells its dtypes.
-            tells_dtypes=bool(rows),
+            shows_comparison_counts_by_dtype=bool(rows),
         )
         if len(made):
             display_text(
@@ -504,7 +508,7 @@ class Page:
     def show_verdicts_and_write_json(
         self,
         further_verdicts: Iterable[Verdict] = (),
-        *deviations_by_profile: Mapping[ProfileName, Sequence[str]],
+        *deviations_from_paper_by_profile: Mapping[ProfileName, Sequence[str]],
         claim_ids: Iterable[str] | None = None,
         answer_sentences: Iterable[str] = (),
     ) -> None:
@@ -521,8 +525,8 @@ class Page:
 
         further_verdicts: Verdicts (claims with their outcomes) that the notebook itself
         computes, shown beside the tested ones.
-        deviations_by_profile: {profile: sentences on how its runs differ from the
-        paper}, one dict for each paper.
+        deviations_from_paper_by_profile: {profile: sentences on how its runs differ
+        from the paper}, one dict for each paper.
         claim_ids: the ids of the claims to test, in place of those that name the
         notebook.
         answer_sentences: sentences that answer the page's question. Without them the
@@ -534,7 +538,9 @@ class Page:
             claim_ids = source.list_notebook_claim_ids(self.id, profile)
         if self.custom_data_and_model_notes:
             claim_ids = further_verdicts = ()
-            deviations_by_profile = ({profile: self.custom_data_and_model_notes},)
+            deviations_from_paper_by_profile = (
+                {profile: self.custom_data_and_model_notes},
+            )
         scale = source.SCALE if profile == "toy" else profile
         verdicts = [
             *source.judge_claims(claim_ids, profile=scale).values(),
@@ -543,7 +549,11 @@ class Page:
         judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
-            name: [*chain(*(lines.get(name, ()) for lines in deviations_by_profile))]
+            name: [
+                *chain(
+                    *(lines.get(name, ()) for lines in deviations_from_paper_by_profile)
+                )
+            ]
             for name in [*judged, profile]
         }
         counted = Counter(
@@ -554,13 +564,13 @@ class Page:
             "profile": profile,
             "differs": list(self.changes_to_notebook),
             "parameters": self.parameter_values,
-            "answer": self.prepend_page_result_to_answer(
+            "answer": self.prepend_toy_result_to_answer(
                 list(answer_sentences)
                 or list_main_result_sentences(
                     verdicts, self.difference_sentences, scale, opening
                 )
             )
-            + list_measurement_sentences(verdicts, scale),
+            + list_training_setup_sentences(verdicts, scale),
             "counts": format_verdict_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.state_by_run_name else "none needed"),
@@ -584,7 +594,7 @@ class Page:
         if not os.environ.get(notebook.BATCH):
             site.write_page_index_of_profile(self.profile[:])
 
-    def prepend_page_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
+    def prepend_toy_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)
@@ -651,7 +661,7 @@ def describe_score_range(
     texts = []
     apart = [name for name in labels if ends[name].nunique() > 1]
     for row in ends.to_dict("records"):
-        names = filter(None, (format_label_value(row, name) for name in apart))
+        names = filter(None, (format_row_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
     seeds = "1 seed" if count == 1 else f"{count} seeds"
@@ -661,7 +671,7 @@ def describe_score_range(
     return f"{between} points, {seeds}."
 
 
-def format_label_value(value_by_label: Mapping[Any, Any], label_name: str) -> str:
+def format_row_label(value_by_label: Mapping[Any, Any], label_name: str) -> str:
     """Return a label of an experiment in words, such as "seed 3" or "task CoLA".
 
     The name of a model stands alone. The label "m" (number of kept attention heads) is
@@ -789,7 +799,7 @@ def render_figure_html(figure: Figure, rendered_svg: str | None = None) -> str:
 
 def explore_with_widgets(
     draw_figure: Callable[..., Figure | None],
-    prerendered_argument_name: str | None = None,
+    argument_name_with_picture_per_value: str | None = None,
     **widget_by_argument: Any,
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
@@ -800,9 +810,9 @@ def explore_with_widgets(
     has an empty list of values.
 
     draw_figure: it returns the figure, or None if it only prints.
-    prerendered_argument_name: an argument whose widget is a list of values. An HTML
-    page then has one picture for each value, and the reader chooses among them without
-    a kernel or a script. With None it has the one picture above.
+    argument_name_with_picture_per_value: an argument whose widget is a list of values.
+    An HTML page then has one picture for each value, and the reader chooses among them
+    without a kernel or a script. With None it has the one picture above.
     widget_by_argument: {argument of `draw_figure`: its widget, in a form that
     ipywidgets.interact takes}, such as a list of values or (lowest, highest)."""
 
@@ -822,20 +832,24 @@ def explore_with_widgets(
         name: widget_by_argument[name][0] if p.default is p.empty else p.default
         for name, p in signature(draw_figure).parameters.items()
     }
-    if not prerendered_argument_name:
+    if not argument_name_with_picture_per_value:
         return show_result(**chosen)
     pictures = {}
-    for number, value in enumerate(widget_by_argument[prerendered_argument_name]):
-        if figure := draw_figure(**chosen | {prerendered_argument_name: value}):
+    for number, value in enumerate(
+        widget_by_argument[argument_name_with_picture_per_value]
+    ):
+        if figure := draw_figure(
+            **chosen | {argument_name_with_picture_per_value: value}
+        ):
             prefix = rf"\g<0>{draw_figure.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, render_figure_html(figure))
     display_text(
         "",
         PARTS.choice(
             draw_figure.__name__,
-            prerendered_argument_name,
+            argument_name_with_picture_per_value,
             pictures,
-            chosen[prerendered_argument_name],
+            chosen[argument_name_with_picture_per_value],
         ),
     )
 
@@ -846,10 +860,10 @@ Each model minus the chosen one, whatever its width: paired differences with the
 intervals over seeds and rows. They are of the runs above, so nothing is trained."""
 
 
-def explore_model_differences(
+def explore_score_differences_from_baseline(
     runs: Runs,
     printed_columns: Sequence[MetricColumn] = (),
-    word_for_model: str = "model",
+    model_word_in_axis_label: str = "model",
 ) -> None:
     """Let a user of JupyterLab choose a baseline, and plot all models minus it.
 
@@ -860,7 +874,7 @@ def explore_model_differences(
     runs: the results of a notebook's experiments.
     printed_columns: metrics that the paper's table prints. A task that has no metric
     there is scored by its first metric.
-    word_for_model: how the axis label calls a model on this page."""
+    model_word_in_axis_label: how the axis label calls a model on this page."""
 
     def draw_differences_from_baseline(task: str, baseline: str) -> Figure | None:
         gaps = runs.estimate_differences_from_baseline(
@@ -870,7 +884,7 @@ def explore_model_differences(
             {place: gap for place, gap in gaps if place[1].endswith(f", {task}")}
         )
         if len(data):
-            label = f"score minus that of the {word_for_model} {baseline} (points)"
+            label = f"score minus that of the {model_word_in_axis_label} {baseline} (points)"
             return plot.draw_forest_plot(data, label)
         display_text(
             f"On {task} nothing can be compared with {escape_markdown_line(baseline)}."

@@ -216,9 +216,11 @@ def render_page(builder: PageBuilder, input_digest: Digest) -> Seconds:
         assert body is not None
         remove_outdated_pictures(folder, name, body["files"])
         if body["profile"] in judging.SCALES and not builder.changes_to_notebook:
-            text = convert_to_markdown(book, notebook.read_notebook_title(path), body)
+            text = convert_notebook_to_markdown(
+                book, notebook.read_notebook_title(path), body
+            )
             disk.write_text_file(folder / f"{name}.page.md", text)
-        html = convert_to_html(path, book, body)
+        html = convert_notebook_to_html(path, book, body)
         disk.write_text_file(
             builder.html_path,
             f"{html}<!-- {compute_digest_of_page_files(builder, input_digest, html)} -->",
@@ -436,7 +438,7 @@ def list_cell_tags(cell: Mapping[str, Any]) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
-def convert_to_html(
+def convert_notebook_to_html(
     notebook_path: Path, notebook_json: NotebookNode, page_summary: notebook.PageSummary
 ) -> str:
     """Return the HTML page of an executed notebook.
@@ -516,7 +518,7 @@ def find_previous_and_next_pages(
     ]
 
 
-def convert_to_markdown(
+def convert_notebook_to_markdown(
     notebook_json: Mapping[str, Any], title: str, page_summary: notebook.PageSummary
 ) -> str:
     """Return an executed notebook as a Markdown page, for a code host such as GitHub.

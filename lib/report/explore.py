@@ -220,9 +220,9 @@ def find_finished_notebook_runs(notebook_id: str, profile: ProfileName) -> Runs:
 
     profile: size of the experiments, such as "mini"."""
     frame = pd.DataFrame({"run": []})
-    if find_notebook_path(notebook_id).exists() and planned.notebook_has_runs(
-        profile, notebook_id
-    ):
+    if find_notebook_path(
+        notebook_id
+    ).exists() and planned.notebook_lists_runs_at_profile(profile, notebook_id):
         if rows := evidence.list_notebook_runs_to_execute(profile, notebook_id):
             frame = compare.select_rows_with_runs(collect_results(rows))
     return Runs(frame, frame[:0], profile, notebook_id)
@@ -502,7 +502,9 @@ def format_comparison_hover_text(verdict_row: Mapping[Any, Any]) -> str:
     return "<br>".join(lines)
 
 
-def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
+def compute_score_differences_from_baseline(
+    runs: Runs, baseline_model: str
+) -> pd.DataFrame:
     """Return each model's score minus that of a baseline, in points, paired by seed.
 
     The frame has a row for each model, task, width and source of the numbers. The
@@ -534,8 +536,8 @@ def compute_model_differences(runs: Runs, baseline_model: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def plot_model_differences(
-    differences: pd.DataFrame,
+def plot_score_differences_from_baseline(
+    score_differences: pd.DataFrame,
     printed_baseline_minus_model: PointsByRow,
     title: str,
     baseline_model: str,
@@ -547,7 +549,8 @@ def plot_model_differences(
     for its width (kept attention heads). Differences that the paper prints are
     diamonds. A reader chooses the task and where the runs are from.
 
-    differences: tables of `compute_model_differences`, concatenated.
+    score_differences: tables of `compute_score_differences_from_baseline`,
+    concatenated.
     printed_baseline_minus_model: {"model, width, task": the paper's score of
     `baseline_model` minus the model's, in points}. They are drawn with the opposite
     sign.
@@ -556,13 +559,13 @@ def plot_model_differences(
     traces: list[Json] = []
     label = f"score minus that of {baseline_model} (points)"
     layout = {"yaxis": make_axis_options(label)}
-    if differences.empty:
+    if score_differences.empty:
         return LiveFigure(title, (), (), {}, layout)
     layout["xaxis"] = make_axis_options(
-        "", categoryarray=list(differences["model"].unique())
+        "", categoryarray=list(score_differences["model"].unique())
     )
-    looks = dict(zip(differences["m"].unique(), cycle(PALETTE), strict=False))
-    for (task, source, m), rows in differences.groupby(
+    looks = dict(zip(score_differences["m"].unique(), cycle(PALETTE), strict=False))
+    for (task, source, m), rows in score_differences.groupby(
         ["task", "source", "m"], sort=False
     ):
         texts = [

@@ -79,7 +79,7 @@ def list_notebook_ids_in_index(profile: ProfileName) -> list[str]:
     names = [
         name
         for name in notebook.read_committed_notebook_digests()
-        if planned.notebook_has_runs(profile, name)
+        if planned.notebook_lists_runs_at_profile(profile, name)
         and (
             notebook.find_notebook_path(name).exists()
             or not lists.list_papers_with_deleted_code()
@@ -168,8 +168,8 @@ def compute_expected_effect_minus_no_effect(verdict_row: Mapping[str, str]) -> f
 
     The index of pages draws measured effects relative to it. The expected effect is the
     one that the paper prints or, where it prints none, the smallest effect of interest
-    that was named with the first seeds. The result is 0 where both are missing. The value of
-    no effect is 0 for a difference and 1 for a ratio.
+    that was named with the first seeds. The result is 0 where both are missing. The
+    value of no effect is 0 for a difference and 1 for a ratio.
 
     verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
     value = (
@@ -198,7 +198,9 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
         return round(50 + 25 * min(2, max(-2, share)), 1)
 
     ends = sorted([compute_position_percent("low"), compute_position_percent("high")])
-    label = lists.find_cells_csv_row(verdict_row["claim"], verdict_row["cell"])["short"]
+    label = lists.find_comparison_description(
+        verdict_row["claim"], verdict_row["cell"]
+    )["short"]
     sign = "" if float(verdict_row["no_effect"]) else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"

@@ -29,7 +29,7 @@ class ForkedKernelProvisioner(LocalProvisioner):
     ) -> KernelConnectionInfo:
         self.cwd = os.getcwd()
         args = cmd[cmd.index("-f") :], env, self.cwd
-        context: Any = executors.make_process_context()
+        context: Any = executors.make_multiprocessing_context()
         process = context.Process(target=run_ipython_kernel, args=args)
         self.process = process
         process.start()
@@ -51,7 +51,7 @@ class ForkingKernelManager(AsyncKernelManager):
     async def _async_pre_start_kernel(
         self, **start_options: Any
     ) -> tuple[list[str], dict[str, Any]]:
-        if executors.make_process_context().get_start_method() == "forkserver":
+        if executors.make_multiprocessing_context().get_start_method() == "forkserver":
             about = {"kernel_id": self.kernel_id, "kernel_spec": self.kernel_spec}
             self.provisioner = self.provisioner or ForkedKernelProvisioner(
                 parent=self, **about
@@ -74,7 +74,7 @@ def run_ipython_kernel(
 
     os.setsid()
     os.chdir(working_folder)
-    executors.tie_process_to_parent(environment)
+    executors.take_environment_and_exit_with_parent(environment)
     app = IPKernelApp.instance()
     app.initialize(kernel_arguments)
     # The fork server imported matplotlib before MPLBACKEND was set, so set the backend

@@ -818,7 +818,7 @@ def draw_legend(figure: Figure, column_count: int = 4) -> None:
 
 def draw_matrix(
     axis: Axes,
-    values: np.ndarray,
+    matrix: np.ndarray,
     aspect: Literal["auto", "equal"] = "auto",
     **image_options: Any,
 ) -> AxesImage:
@@ -827,7 +827,7 @@ def draw_matrix(
     The caller can make a colour bar of the image."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
-    return axis.imshow(values, interpolation="nearest", aspect=aspect, **image_options)
+    return axis.imshow(matrix, interpolation="nearest", aspect=aspect, **image_options)
 
 
 def label_log_axis(axis: Axis, labelled_multiples: Sequence[float] = (1, 2, 5)) -> None:

@@ -106,7 +106,7 @@ class Runs:
     profile: ProfileName
     notebook_id: str = ""
 
-    def select_runs(self, **labels: Any) -> "Runs":
+    def select_runs(self, **value_by_label: Any) -> "Runs":
         """Return a Runs with only some results, as by select_runs(task="CoLA").
 
         Rows with other values of these labels are left out of `current` (the results at
@@ -114,7 +114,7 @@ class Runs:
 
         def select_rows_with_labels(frame: pd.DataFrame) -> pd.DataFrame:
             rows = frame.to_dict("records")
-            return frame.loc[[labels.items() <= row.items() for row in rows]]
+            return frame.loc[[value_by_label.items() <= row.items() for row in rows]]
 
         return replace(
             self,
@@ -286,7 +286,7 @@ class Runs:
 
     def estimate_difference(
         self,
-        frame: pd.DataFrame,
+        runs_frame: pd.DataFrame,
         model_name: ModelName,
         baseline: ModelName,
         columns_by_task: dict[TaskName, tuple[MetricColumn, ...]],
@@ -300,12 +300,13 @@ class Runs:
         score no better than chance, or less than half of the unpruned model's score,
         unless a claim expects this of the model (`estimate_difference_of_frames`).
 
-        frame: results of experiments, with the columns task, seed, model, run and spec.
+        runs_frame: results of experiments, with the columns task, seed, model, run and
+        spec.
         model_name, baseline: names in the column `model`; `baseline` is subtracted.
         columns_by_task: {task: its metrics}.
         profile: size of the experiments, such as "mini"."""
         ours, theirs = (
-            frame[frame["model"] == name] for name in (model_name, baseline)
+            runs_frame[runs_frame["model"] == name] for name in (model_name, baseline)
         )
         return self.estimate_difference_of_frames(
             ours, theirs, columns_by_task, profile

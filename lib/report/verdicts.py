@@ -120,7 +120,7 @@ def format_result_sentence(result: Result) -> str:
     result: a comparison that tests a claim of a paper."""
     if result.unmeasured_reason and not result.estimate:
         return f"{result.sentence}: not measured ({result.unmeasured_reason})."
-    seeds = "" if result.counts else f" {result.unit}{result.seeds_in_brackets}"
+    seeds = "" if result.counts else f" {result.unit}{result.seed_count_in_brackets}"
     printed = ""
     if result.printed is not None:
         printed = f", printed {format_effect_printed_in_paper(result)}"
@@ -213,7 +213,7 @@ def list_main_result_sentences(
     return lines
 
 
-def list_measurement_sentences(
+def list_training_setup_sentences(
     verdicts: Collection[Verdict], profile: ProfileName
 ) -> list[str]:
     """Return a sentence on what was trained for the comparisons that a page shows.

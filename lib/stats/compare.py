@@ -483,16 +483,17 @@ def tabulate_scores_by_run_and_metric(
     return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
 
-def describe_source_of_scores(frame: pd.DataFrame, profile: str) -> str:
+def describe_source_of_scores(runs_frame: pd.DataFrame, profile: str) -> str:
     """Return the head over a table's scores that says where they come from.
 
     It is "this run, toy" for results of this machine, and "recorded, mini" for results
     that are committed with the code. Where there are no results, it begins with "not
     run".
 
-    frame: a row for each run, with the column run (a Run with the result, or None).
+    runs_frame: a row for each run, with the column run (a Run with the result, or
+    None).
     profile: the size of the experiments, such as "mini"."""
-    origins = {run.origin for run in frame.get("run", ()) if run is not None}
+    origins = {run.origin for run in runs_frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     label = " and ".join(word for origin, word in words.items() if origin in origins)
     return f"{label or 'not run'}, {profile}"
@@ -514,7 +515,8 @@ def blank_scores_of_unshared_seeds(
     compared within a metric and, if "m" is in `model_columns`, within a number of kept
     heads. A group of scores in which no two models share a seed stays as it is.
 
-    scores: a table of `tabulate_scores_by_run_and_metric`, a line for each run and metric.
+    scores: a table of `tabulate_scores_by_run_and_metric`, a line for each run and
+    metric.
     model_columns: the columns that identify a model."""
     model_ids = scores.groupby(model_columns).ngroup().where(scores["score"].notna())
     place = [
@@ -577,7 +579,7 @@ FAR = 10.0
 
 
 def describe_outlying_seeds(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
+    runs_frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> list[str]:
     """Return a warning for each model and metric with a few outlying seeds.
 
@@ -588,19 +590,20 @@ def describe_outlying_seeds(
     training, has no warning either: its runs differ in more than the seed. Runs that
     train no model (SCORED has the steps that do) do not count.
 
-    frame: a row for each run, with the column spec (the description of the run).
+    runs_frame: a row for each run, with the column spec (the description of the run).
     Without the columns task, model, seed and run the list is empty.
     columns_by_task: {task: its Columns (metrics on splits)}."""
-    if not {"task", "model", "seed", "run"} <= {*frame}:
+    if not {"task", "model", "seed", "run"} <= {*runs_frame}:
         return []
-    frame = frame[
-        frame["run"].notna() & frame["spec"].map(lambda spec: spec.step in SCORED)
+    runs_frame = runs_frame[
+        runs_frame["run"].notna()
+        & runs_frame["spec"].map(lambda spec: spec.step in SCORED)
     ]
-    frame = frame[frame["task"].isin([*columns_by_task])]
+    runs_frame = runs_frame[runs_frame["task"].isin([*columns_by_task])]
     lines = []
-    names = [*list_columns_identifying_model(frame), "column"]
+    names = [*list_columns_identifying_model(runs_frame), "column"]
     for key, rows in (
-        tabulate_scores_by_run_and_metric(frame, columns_by_task)
+        tabulate_scores_by_run_and_metric(runs_frame, columns_by_task)
         .dropna(subset="score")
         .groupby(names, sort=False)
     ):
@@ -691,7 +694,7 @@ def format_estimate_with_interval(
 
 
 def make_score_table_by_task(
-    frame: pd.DataFrame,
+    runs_frame: pd.DataFrame,
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
     source_name: str,
     row_label_columns: Sequence[str] = (),
@@ -699,24 +702,27 @@ def make_score_table_by_task(
     """Return a table of scores, mean and standard deviation over seeds in points.
 
     The form is {row: {(source_name, title of the metric): text}}. A row is a model, or
-    ("3/12", model) if `frame` has "m", the number of kept heads, here 3 of 12. Left out
-    are runs that collapsed (scored no better than chance), unless all runs of a row and
-    metric did, and, where models share seeds, runs at a seed of only one model. With
-    several metrics there is a column "average". Its mean is that of the columns' means,
-    and its deviation is over the seeds that have all metrics. Where scores count unseen
-    rows too (labelled rows that no training used), further columns have the scores
-    without them. Without scores the text is a dash.
+    ("3/12", model) if `runs_frame` has "m", the number of kept heads, here 3 of 12.
+    Left out are runs that collapsed (scored no better than chance), unless all runs of
+    a row and metric did, and, where models share seeds, runs at a seed of only one
+    model. With several metrics there is a column "average". Its mean is that of the
+    columns' means, and its deviation is over the seeds that have all metrics. Where
+    scores count unseen rows too (labelled rows that no training used), further columns
+    have the scores without them. Without scores the text is a dash.
 
-    frame: a row for each run.
+    runs_frame: a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
     source_name: where the numbers come from, such as "recorded, mini" for stored
     results of experiments at the size mini.
-    row_label_columns: columns of `frame` that name the rows instead, joined by " · ";
-    there is no average then, and texts without scores are left out."""
+    row_label_columns: columns of `runs_frame` that name the rows instead, joined by " ·
+    "; there is no average then, and texts without scores are left out."""
     import pandas as pd
 
-    names, table = list(row_label_columns) or list_columns_identifying_model(frame), {}
-    scored = tabulate_scores_by_run_and_metric(frame, columns_by_task)
+    names, table = (
+        list(row_label_columns) or list_columns_identifying_model(runs_frame),
+        {},
+    )
+    scored = tabulate_scores_by_run_and_metric(runs_frame, columns_by_task)
     lost = pd.Series(
         make_mask_of_collapsed_runs(scored, columns_by_task), scored.index, dtype=bool
     )
@@ -764,7 +770,7 @@ def make_score_table_by_task(
 
 
 def estimate_difference(
-    frame: pd.DataFrame,
+    runs_frame: pd.DataFrame,
     method_name: str,
     baseline_name: str,
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
@@ -775,9 +781,11 @@ def estimate_difference(
     be paired. Runs are paired by task and seed; the mean is over seeds, then over
     tasks.
 
-    frame: a row for each run, with the columns task, seed, model and run (a Run with
-    the stored result, None if missing).
+    runs_frame: a row for each run, with the columns task, seed, model and run (a Run
+    with the stored result, None if missing).
     method_name, baseline_name: names in the column `model`.
     columns_by_task: {task: its Columns (metrics on splits)}."""
-    replicates = pair_runs_of_models(frame, method_name, baseline_name, columns_by_task)
+    replicates = pair_runs_of_models(
+        runs_frame, method_name, baseline_name, columns_by_task
+    )
     return estimate_paired_difference(replicates) if replicates else None

@@ -86,7 +86,7 @@ def list_scores_of_uncollapsed_runs(
 
 
 def estimate_score_variance_ratio(
-    model_frames: Sequence[pd.DataFrame],
+    numerator_and_denominator_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
     unused_measure_argument: str = "",
 ) -> paired.Estimate | None:
@@ -96,12 +96,13 @@ def estimate_score_variance_ratio(
     of the F distribution, and 1 is no effect. It is None where a model has fewer than
     two scores, or the second model's scores do not vary.
 
-    model_frames: for each of the two models a table with a row for each run.
+    numerator_and_denominator_frames: for each of the two models a table with a row for
+    each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
     unused_measure_argument: not used; other measures with this signature need it."""
     a, b = (
         list_scores_of_uncollapsed_runs(part, columns_by_task).dropna().to_numpy()
-        for part in model_frames
+        for part in numerator_and_denominator_frames
     )
     least = min(len(a), len(b))
     if least < 2 or not b.var():

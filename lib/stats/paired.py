@@ -99,8 +99,8 @@ class Estimate:
     ratio.
     claimed_region: (low, high) between which a paper claims that the value lies; () for
     none.
-    smallest_effect_of_interest: the smallest effect of interest, named with the first seeds;
-    nan for none."""
+    smallest_effect_of_interest: the smallest effect of interest, named with the first
+    seeds; nan for none."""
 
     mean: float
     low: float
@@ -163,11 +163,11 @@ def predict_classes(logits: np.ndarray) -> np.ndarray:
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
 
 
-def compute_weighted_scores(
+def compute_scores_on_weighted_examples(
     metric: str,
     predictions_of_models: Iterable[np.ndarray],
     labels: np.ndarray,
-    weights: np.ndarray | LeaveOneClusterOut,
+    example_weights: np.ndarray | LeaveOneClusterOut,
 ) -> np.ndarray:
     """Compute a metric of M models on D weighted samples of the same examples, [D, M].
 
@@ -178,7 +178,7 @@ def compute_weighted_scores(
     predictions_of_models: M arrays of classes or values [N], or logits [N, C]. For
     "exact" and "span_f1" (answer spans) they are the scores [N] of the questions.
     labels: [N].
-    weights: how often each sample has each example, [D, N]."""
+    example_weights: how often each sample has each example, [D, N]."""
     check_known_name(
         "metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS)
     )
@@ -187,22 +187,23 @@ def compute_weighted_scores(
     if metric == "f1":
         hit, positive = answers == 1, truth == 1
         return _divide_or_zero(
-            2 * (weights @ (hit & positive)), weights @ hit + weights @ positive
+            2 * (example_weights @ (hit & positive)),
+            example_weights @ hit + example_weights @ positive,
         )
     if metric == "spearman":
-        return _compute_spearman(answers, labels, weights)
+        return _compute_spearman(answers, labels, example_weights)
     # Number of examples in each of D samples [D, 1].
-    n = weights @ np.ones((len(labels), 1))
+    n = example_weights @ np.ones((len(labels), 1))
     if metric == "pearson":
-        return _compute_pearson(answers, labels, weights, n)
-    right = weights @ (answers if metric in MARKS else answers == truth)
+        return _compute_pearson(answers, labels, example_weights, n)
+    right = example_weights @ (answers if metric in MARKS else answers == truth)
     if metric != "matthews":
         return right / n
     k = int(max(labels.max(), 1, answers.max())) + 1
     # Number of examples of each of the k classes in each of the D samples [D, k].
-    true = weights @ np.eye(k)[labels.astype(int)]
+    true = example_weights @ np.eye(k)[labels.astype(int)]
     codes = np.eye(k)[answers.astype(int)]  # One-hot predictions [N, M, k].
-    guess = (weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
+    guess = (example_weights @ codes.reshape(len(codes), -1)).reshape(len(n), -1, k)
     spread = (n**2 - (guess**2).sum(2)) * (n**2 - (true**2).sum(1, keepdims=True))
     return _divide_or_zero(right * n - (guess * true[:, None]).sum(2), np.sqrt(spread))
 
@@ -219,7 +220,7 @@ def compute_score(metric: str, predictions: np.ndarray, labels: np.ndarray) -> f
     scores [N] of the questions.
     labels: [N]."""
     return float(
-        compute_weighted_scores(
+        compute_scores_on_weighted_examples(
             metric, [predictions], labels, np.ones((1, len(labels)))
         )[0, 0]
     )
@@ -358,7 +359,7 @@ def compute_jackknife_scores_of_both_models(pairs: Sequence[Pair]) -> list[np.nd
     keys = [(*place, digest_bytes(prediction.tobytes())) for prediction in predictions]
     new = {k: x for k, x in zip(keys, predictions, strict=True) if k not in _left_out}
     if new:
-        scores = compute_weighted_scores(
+        scores = compute_scores_on_weighted_examples(
             metric, [*new.values()], labels, LeaveOneClusterOut(cluster)
         )
         _left_out.update(zip(new, 100 * scores.T, strict=True))
@@ -376,8 +377,8 @@ def select_pairs_of_common_tasks(
     return [[pair for pair in group if pair.task in tasks] for group in pair_groups]
 
 
-def estimate_contrast(
-    pair_groups: Sequence[Sequence[Pair]], coefficients: ArrayLike
+def estimate_weighted_sum_of_differences(
+    pair_groups: Sequence[Sequence[Pair]], coefficient_per_group: ArrayLike
 ) -> Estimate:
     """Estimate a weighted sum of mean differences between models, with its interval.
 
@@ -390,7 +391,7 @@ def estimate_contrast(
     in examples, clusters or metric.
 
     pair_groups: groups that have the same tasks, or none in common.
-    coefficients: a factor for each group, such as [1, -1] for a difference of
+    coefficient_per_group: a factor for each group, such as [1, -1] for a difference of
     differences."""
     pairs = {
         (g, p.task, p.seed): p for g, group in enumerate(pair_groups) for p in group
@@ -424,7 +425,7 @@ def estimate_contrast(
             left_out.setdefault(rows, []).append((g, t, gaps[1:]))
     counts = values.count(2)  # Number of seeds of each group and task.
     weight = (counts > 0) / (counts > 0).sum(1, keepdims=True)
-    weight *= np.array(coefficients, float)[:, None]
+    weight *= np.array(coefficient_per_group, float)[:, None]
     centre = values.mean(2).filled(0.0)
     mean = float((weight * centre).sum())
     of_examples = 0.0
@@ -468,12 +469,13 @@ def estimate_paired_difference(pairs: Sequence[Pair]) -> Estimate:
     """Estimate the paired difference of two models, method minus baseline, in points.
 
     Return an Estimate with its 95 % interval, which covers seeds and examples. The mean
-    is over seeds, then over tasks. It is `estimate_contrast` of a single difference.
-    Raises Refused where Pairs of a task differ in examples or metric.
+    is over seeds, then over tasks. It is `estimate_weighted_sum_of_differences` of a
+    single difference. Raises Refused where Pairs of a task differ in examples or
+    metric.
 
     pairs: predictions of the method (a) and the baseline (b), a Pair for each task and
     seed."""
-    return estimate_contrast([pairs], np.ones(1))
+    return estimate_weighted_sum_of_differences([pairs], np.ones(1))
 
 
 def estimate_difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate:
@@ -499,18 +501,20 @@ def estimate_difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
 
-def estimate_mean_over_seeds(values: ArrayLike, rounding_step: float = 0.0) -> Estimate:
+def estimate_mean_over_seeds(
+    value_per_seed: ArrayLike, rounding_step: float = 0.0
+) -> Estimate:
     """Estimate the mean over seeds of any quantity, with Student's 95 % interval.
 
     It is for quantities that are no mean over examples, such as a share of steps, so
     that only the variance between seeds counts. With one seed both ends of the interval
     are the value.
 
-    values: one for each seed, [n].
+    value_per_seed: one for each seed, [n].
     rounding_step: the number of which all values are multiples, such as 1 for epochs; 0
     for none. The variance of rounding, rounding_step ** 2 / 12, is added to the
     variance of the values."""
-    x = np.asarray(values, float)
+    x = np.asarray(value_per_seed, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
         return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
@@ -519,10 +523,10 @@ def estimate_mean_over_seeds(values: ArrayLike, rounding_step: float = 0.0) -> E
     return Estimate(mean, low, high, n, 1, spread, p, degrees_of_freedom=n - 1)
 
 
-def estimate_median_ratio(
-    numerators: ArrayLike,
-    denominators: ArrayLike,
-    block_size: int = 10,
+def estimate_median_time_ratio(
+    numerator_seconds: ArrayLike,
+    denominator_seconds: ArrayLike,
+    turns_per_bootstrap_block: int = 10,
     bootstrap_draw_count: int = 20_000,
     seed: int = 0,
 ) -> Estimate:
@@ -533,18 +537,18 @@ def estimate_median_ratio(
     machine disturbs more than one turn. The variance between machines is not covered.
     `n_seeds` is N, and `p` is always 1, as no test is made.
 
-    numerators, denominators: seconds [N] of the two models in N turns.
-    block_size: the number of turns in a block.
+    numerator_seconds, denominator_seconds: seconds [N] of the two models in N turns.
+    turns_per_bootstrap_block: the number of turns in a block.
     bootstrap_draw_count: the number of bootstrap samples.
     seed: the seed of the draws, which makes the interval reproducible."""
-    x = np.asarray(numerators, float) / np.asarray(denominators, float)
-    count, rng = -(-len(x) // block_size), np.random.default_rng(seed)
+    x = np.asarray(numerator_seconds, float) / np.asarray(denominator_seconds, float)
+    count, rng = -(-len(x) // turns_per_bootstrap_block), np.random.default_rng(seed)
     starts = rng.integers(
-        len(x) - block_size + 1, size=(bootstrap_draw_count, count, 1)
+        len(x) - turns_per_bootstrap_block + 1, size=(bootstrap_draw_count, count, 1)
     )
-    turns = (starts + np.arange(block_size)).reshape(bootstrap_draw_count, -1)[
-        :, : len(x)
-    ]
+    turns = (starts + np.arange(turns_per_bootstrap_block)).reshape(
+        bootstrap_draw_count, -1
+    )[:, : len(x)]
     low, high = map(float, np.quantile(np.median(x[turns], axis=1), (0.025, 0.975)))
     middle = float(np.median(x))
     # The blocks of the bootstrap contain the first and last turns less often than other
@@ -602,18 +606,18 @@ def estimate_difference_of_proportions(
     return Estimate(mean, low, high, min(size for _, size in counts), 1, spread, p)
 
 
-def compute_slope_weights(x: ArrayLike) -> np.ndarray:
+def compute_slope_weights(x_values: ArrayLike) -> np.ndarray:
     """Return weights w [n] such that w @ y is the least-squares slope of y over x.
 
     x and y have shape [n]. So the slope of scores over x is a weighted sum of scores, a
     contrast that can be tested."""
-    values = np.asarray(x, float)
+    values = np.asarray(x_values, float)
     centred = values - values.mean()
     return centred / (centred**2).sum()
 
 
-def compute_linearity_contrast_weights(
-    x: ArrayLike, alternative_x_values: ArrayLike
+def compute_linear_fit_comparison_weights(
+    x_values: ArrayLike, alternative_x_values: ArrayLike
 ) -> np.ndarray:
     """Return weights w [n] that test whether y is more linear in x than in
     `alternative_x_values`.
@@ -624,11 +628,11 @@ def compute_linearity_contrast_weights(
     `alternative_x_values`. The sums of squared residuals of the two lines differ by (u
     @ y)^2 - (v @ y)^2, whose sign is then that of w @ y.
 
-    x, alternative_x_values: two scales of the same n points, such as a number and its
-    logarithm."""
+    x_values, alternative_x_values: two scales of the same n points, such as a number
+    and its logarithm."""
     u, v = (
         w / np.sqrt((w**2).sum())
-        for w in map(compute_slope_weights, (x, alternative_x_values))
+        for w in map(compute_slope_weights, (x_values, alternative_x_values))
     )
     return u - v
 

@@ -32,7 +32,7 @@ from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import get_encoder
 from lib.train import loop
-from lib.train.batches import Encoded, make_batch
+from lib.train.batches import EncodedRows, make_batch
 
 # {type of device: largest number of tokens in a batch of masked sentences, padding
 # included}.
@@ -227,7 +227,7 @@ def predict_likeliest_piece_ids(
         columns["input_ids"].append(both)
         columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
     batch = make_batch(
-        Encoded(columns, None, tokenizer.pad_token_id),
+        EncodedRows(columns, None, tokenizer.pad_token_id),
         range(len(masked_words)),
         0,
         where,
@@ -341,7 +341,7 @@ def iterate_augmented_text_pairs(
 
 def encode_augmented_rows(
     augmentation_run: Run, tokenizer: PreTrainedTokenizerFast, max_length: int
-) -> Encoded:
+) -> EncodedRows:
     """Return the tokenised augmented training rows that an earlier run wrote.
 
     Originals are included, and each variant has the label of its original. Token ids
@@ -373,7 +373,7 @@ def encode_augmented_rows(
     )
     arrays = augmentation_run.read_arrays("rows")
     labels = torch.from_numpy(np.repeat(arrays["y"], arrays["counts"]))
-    return Encoded(
+    return EncodedRows(
         tokens.load_or_compute_token_rows(key, iterate_encoded_rows, names),
         labels,
         tokenizer.pad_token_id,

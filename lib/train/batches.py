@@ -27,8 +27,9 @@ POOL = 50
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """An Encoded holds N tokenised rows with their labels, unpadded: `make_batch` pads.
+class EncodedRows:
+    """An EncodedRows holds N tokenised rows with their labels, unpadded: `make_batch`
+    pads.
 
     Padding batch by batch is cheaper than padding all N rows to one length.
 
@@ -69,7 +70,7 @@ class Encoded:
 
 def encode_split(
     tokenizer: PreTrainedTokenizerFast, split: Split, max_length: int
-) -> Encoded:
+) -> EncodedRows:
     """Tokenise the rows of a Split, such as the training rows of a task.
 
     A Split has one or two texts and a label for each row. Returns tokenised rows with
@@ -81,7 +82,7 @@ def encode_split(
         name: [np.asarray(row, dtype=np.int64) for row in rows]
         for name, rows in tokenizer(*split.list_text_columns(), **cut).items()
     }
-    return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
+    return EncodedRows(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 
 
 def shuffle_row_numbers_into_batches(
@@ -114,7 +115,7 @@ def shuffle_row_numbers_into_batches(
 
 
 def make_batch(
-    encoded: Encoded,
+    encoded: EncodedRows,
     row_numbers: Sequence[int] | np.ndarray,
     min_token_count: int = 0,
     device: torch.device | str = "cpu",

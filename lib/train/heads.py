@@ -19,7 +19,7 @@ from lib.core.types import Arrays, SplitName
 from lib.data import Split, Task, spans
 from lib.model import backbone
 from lib.stats import answers, metrics
-from lib.train.batches import Encoded, encode_split
+from lib.train.batches import EncodedRows, encode_split
 from lib.train.loop import SettingsJson
 
 # ({metric: value}, arrays such as predictions that the run saves).
@@ -68,7 +68,7 @@ def encode_rows_and_make_scorer(
     task: Task,
     max_length: int,
     span_settings: SettingsJson | None = None,
-) -> tuple[Encoded, LogitScorer]:
+) -> tuple[EncodedRows, LogitScorer]:
     """Tokenise the rows of a task, and make the function that scores logits on them.
 
     Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The arrays
@@ -92,7 +92,7 @@ def encode_rows_and_make_scorer(
     windows = spans.tokenise_questions(
         tokenizer, split, max_length, cut.stride, cut.max_query
     )
-    encoded = Encoded(
+    encoded = EncodedRows(
         windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id
     )
     return encoded, partial(score_span_logits, split, windows, cut.max_answer)

@@ -22,7 +22,7 @@ from lib.core.options import Numerics
 from lib.core.types import ContextYield
 from lib.model import scores
 from lib.model.parts import get_encoder, get_last_embedding_module
-from lib.train.batches import Encoded
+from lib.train.batches import EncodedRows
 
 
 @cache
@@ -66,7 +66,9 @@ def speed_up_passes_on_cpu(
         yield
 
 
-def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Tensor:
+def apply_dropout_by_random_bytes(
+    activations: Tensor, drop_probability: float
+) -> Tensor:
     """Apply dropout to a tensor with a mask of random bytes, which is cheap to draw.
 
     Each element is set to 0 with probability level / 256, where level = round(256 *
@@ -75,22 +77,22 @@ def apply_dropout_by_random_bytes(values: Tensor, drop_probability: float) -> Te
     256, all are 0. One 64-bit draw serves eight elements."""
     level = round(256 * drop_probability)
     if level == 256:
-        return values * 0
+        return activations * 0
     draws = torch.empty(
-        (values.numel() + 7) // 8, dtype=torch.int64, device=values.device
+        (activations.numel() + 7) // 8, dtype=torch.int64, device=activations.device
     )
     draws = (
         draws.random_(-(2**63), None)
-        .view(torch.uint8)[: values.numel()]
-        .view(values.shape)
+        .view(torch.uint8)[: activations.numel()]
+        .view(activations.shape)
     )
     # An element is kept where its random byte is at least `level`. Clamp and
     # subtraction turn such a byte into 1 and any other into 0, ten times as fast as a
     # comparison.
-    stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(values.dtype)
+    stays = draws.clamp_(max(level - 1, 0), level).sub_(level - 1).to(activations.dtype)
     # The scale is multiplied in as a Python float, at the end. As a factor of the
     # bfloat16 mask it would be rounded.
-    return (values * stays).mul_(256 / (256 - level))
+    return (activations * stays).mul_(256 / (256 - level))
 
 
 class ByteDropout(nn.Dropout):
@@ -174,7 +176,7 @@ class UsedEmbeddingRows(nn.Module):
 
 @contextmanager
 def restrict_training_to_used_embeddings(
-    model: PreTrainedModel, encoded: Encoded, weight_decay: float
+    model: PreTrainedModel, encoded: EncodedRows, weight_decay: float
 ) -> ContextYield[None]:
     """Train only the word embeddings of tokens that occur in the training rows.
 

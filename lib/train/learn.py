@@ -26,7 +26,7 @@ from lib.data import DataDescriptor, Split, Task
 from lib.model import backbone
 from lib.stats.metrics import Metrics
 from lib.train import augment, heads, loop, objectives
-from lib.train.batches import Encoded
+from lib.train.batches import EncodedRows
 from lib.train.loop import SettingsJson
 
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
@@ -36,7 +36,7 @@ ComputeMetricsAndArrays = Callable[[], heads.MetricsAndArraysToSave]
 
 
 class HeldOutRows(NamedTuple):
-    rows: Encoded
+    rows: EncodedRows
     # Logits [N, C] of C classes, or [N, 2, T] of T tokens as start and end of an
     # answer.
     teacher_logits: Tensor
@@ -89,7 +89,7 @@ class TaskTraining:
         )
         return model
 
-    def encode_split(self, split_name: str) -> tuple[Encoded, heads.LogitScorer]:
+    def encode_split(self, split_name: str) -> tuple[EncodedRows, heads.LogitScorer]:
         """Tokenise the rows of a split, and make a function that scores logits on them.
 
         Returns (tokenised rows, f(logits) -> ({metric: value}, {name: array})). The
@@ -102,7 +102,7 @@ class TaskTraining:
         )
 
     @cached_property
-    def training_rows(self) -> Encoded:
+    def training_rows(self) -> EncodedRows:
         """Return the tokenised training rows, computed once.
 
         They are the training rows of the task, or the augmented rows that an earlier
@@ -141,7 +141,9 @@ class TaskTraining:
             rows, torch.from_numpy(self.predict_logits(self.teacher[0], rows))
         )
 
-    def predict_logits(self, model: PreTrainedModel, encoded: Encoded) -> np.ndarray:
+    def predict_logits(
+        self, model: PreTrainedModel, encoded: EncodedRows
+    ) -> np.ndarray:
         """Return a model's logits on tokenised rows, by the settings of this training.
 
         The settings say the dtype, and a length to which shorter rows are padded. The
@@ -196,14 +198,14 @@ class TaskTraining:
 
 
 def compute_selection_score(
-    train: Train, task: Task, metrics: Mapping[MetricName, float]
+    train_settings: Train, task: Task, metrics: Mapping[MetricName, float]
 ) -> float:
     """Return the score by which a training selects its best model; higher is better.
 
-    train: the settings; the score is the mean of the metrics in `train.select_by`, or
-    where that is empty the first metric of the task.
+    train_settings: the settings; the score is the mean of the metrics in
+    `train.select_by`, or where that is empty the first metric of the task.
     metrics: {metric: value} of a model."""
-    names = train.select_by or task.metrics[:1]
+    names = train_settings.select_by or task.metrics[:1]
     return sum(metrics[name] for name in names) / len(names)
 
 

@@ -23,7 +23,7 @@ from lib.core.options import Numerics, Train
 from lib.core.store import TrainingOutput, print_once
 from lib.core.types import ContextYield, Json, LossTerm, ModelInput
 from lib.stats.metrics import Metrics
-from lib.train.batches import Encoded, make_batch, shuffle_row_numbers_into_batches
+from lib.train.batches import EncodedRows, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import (
     restrict_training_to_used_embeddings,
     speed_up_passes_on_cpu,
@@ -140,7 +140,7 @@ class Callback:
 def fit(
     run: TrainingOutput,
     model: PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     loss: LossFunction,
     train_settings: Train,
     numerics: Numerics,
@@ -277,7 +277,7 @@ def finish_callbacks(callbacks: Sequence[Callback]) -> Metrics:
 
 
 def list_parameter_groups(
-    model: PreTrainedModel, train: Train, callbacks: Sequence[Callback]
+    model: PreTrainedModel, train_settings: Train, callbacks: Sequence[Callback]
 ) -> list[ParameterGroup]:
     """Return the optimiser's groups of parameters, with rates and weight decay.
 
@@ -288,7 +288,7 @@ def list_parameter_groups(
     Groups of the callbacks follow, without weight decay unless they set one. Frozen
     parameters, and those that a callback updates itself, are in no group.
 
-    train: the settings, such as the learning rate.
+    train_settings: the settings, such as the learning rate.
     callbacks: additions to the training. `groups` of a callback are its further groups,
     `apart` are the parameters that it updates itself."""
     callback_groups = [group for callback in callbacks for group in callback.groups]
@@ -297,17 +297,19 @@ def list_parameter_groups(
     decayed, spared, taps = [], [], []
     for name, p in model.named_parameters():
         if p.requires_grad and id(p) not in taken:
-            if train.taps and name.endswith("convolution.weight"):
+            if train_settings.taps and name.endswith("convolution.weight"):
                 taps.append(p)
-            elif train.spare_norms and (name.endswith("bias") or "LayerNorm" in name):
+            elif train_settings.spare_norms and (
+                name.endswith("bias") or "LayerNorm" in name
+            ):
                 spared.append(p)
             else:
                 decayed.append(p)
-    groups = [{"params": decayed, "lr": train.lr}]
+    groups = [{"params": decayed, "lr": train_settings.lr}]
     if spared:
-        groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
+        groups.append({"params": spared, "lr": train_settings.lr, "weight_decay": 0.0})
     if taps:
-        groups.append({"params": taps, "lr": train.taps})
+        groups.append({"params": taps, "lr": train_settings.taps})
     return groups + [{"weight_decay": 0.0, **group} for group in callback_groups]
 
 
@@ -437,7 +439,7 @@ def compute_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
 @torch.inference_mode()
 def predict_logits(
     model: PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     numerics: Numerics,
     max_batch_tokens: int = 2048,
     min_token_count: int = 0,

@@ -142,7 +142,7 @@ def compute_attention_mean_squared_error(
     return (square.mean(1) * pairs).sum() / pairs.sum()
 
 
-def compute_attention_error_zeroing_padding(
+def compute_attention_error_with_padded_scores_zeroed(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,
@@ -170,7 +170,7 @@ def compute_attention_error_zeroing_padding(
     )
 
 
-def compute_attention_error_masking_keys(
+def compute_attention_error_ignoring_padded_keys(
     student_attention_scores: Tensor,
     teacher_attention_scores: Tensor,
     token_mask: Tensor,

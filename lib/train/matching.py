@@ -27,7 +27,7 @@ from lib.model.parts import get_encoder, get_layers
 from lib.model.scores import record_attention_scores
 from lib.model.taps import record_hidden_states
 from lib.train import loop
-from lib.train.batches import Encoded, make_batch
+from lib.train.batches import EncodedRows, make_batch
 from lib.train.lean import speed_up_passes_on_cpu
 from lib.train.losses import compute_mean_squared_error
 
@@ -37,10 +37,10 @@ EmbeddingAttentionFfnOrScores: TypeAlias = str  # Kind of hidden states.
 StatesByKind: TypeAlias = Mapping[EmbeddingAttentionFfnOrScores, Any]
 HeadIndices: TypeAlias = Sequence[int]
 BytesAndTokens: TypeAlias = dict[str, int]  # {"bytes", "tokens": number}.
-# RunForward pass: f(model, batch, row numbers) -> logits, or None where only the encoder
+# Forward pass: f(model, batch, row numbers) -> logits, or None where only the encoder
 # runs.
 RunForward = Callable[[PreTrainedModel, loop.Batch, np.ndarray], Tensor | None]
-# RunForward pass of a teacher: f(batch, row numbers) -> (hidden states, logits).
+# Forward pass of a teacher: f(batch, row numbers) -> (hidden states, logits).
 TeacherForward = Callable[[loop.Batch, np.ndarray], tuple[StatesByKind, Tensor | None]]
 # Loss on logits: (its weight, f(student's logits, teacher's logits, row numbers) ->
 # scalar).
@@ -324,7 +324,7 @@ def make_projection(student_width: int, teacher_width: int) -> nn.Linear:
 @torch.no_grad()
 def write_hidden_states(
     model: PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     numerics: Numerics,
     file_path: Path,
     batch_size: int = 32,

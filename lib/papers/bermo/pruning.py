@@ -249,7 +249,7 @@ class LayerMixTraining(loop.Callback):
         mix = mixes.find_layer_mix(model)
         assert mix is not None
         self.mix = mix
-        self.first = mix.compute_state_weights().detach().numpy().copy()
+        self.first = mix.compute_hidden_state_weights().detach().numpy().copy()
         learned = list(self.mix.parameters())
         self.groups = ({"params": learned, "lr": mix_options.lr},) if learned else ()
 
@@ -257,7 +257,7 @@ class LayerMixTraining(loop.Callback):
         self.run.save_arrays(
             "mix",
             before=self.first,
-            after=self.mix.compute_state_weights().detach().cpu().numpy(),
+            after=self.mix.compute_hidden_state_weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
         # The layer mix sums the outputs of the embedding and of all L layers. It keeps

@@ -45,9 +45,9 @@ class ThresholdRamp:
     def __call__(self, step: int) -> float:
         """Return the threshold of the pruning masks at a training step, counted from 0.
 
-        With the four fields as `start`, `end`, `first` and `last`, it is `end + (start -
-        end) (1 - (step - first) / (last - first))^3` between `first` and `last`. It is
-        `start` up to `first`, and `end` after `last`. Where `last` comes before
+        With the four fields as `start`, `end`, `first` and `last`, it is `end + (start
+        - end) (1 - (step - first) / (last - first))^3` between `first` and `last`. It
+        is `start` up to `first`, and `end` after `last`. Where `last` comes before
         `first`, it jumps from `start` to `end` after `first`."""
         if step <= self.last_step_at_start:
             return self.start_threshold
@@ -61,7 +61,7 @@ class ThresholdRamp:
         )
 
 
-def plan_threshold_ramp(pruning: Prune, step_count: int) -> ThresholdRamp:
+def plan_threshold_ramp(prune_options: Prune, step_count: int) -> ThresholdRamp:
     """Return the schedule of the masks' threshold for a training.
 
     The threshold decides which weights are pruned. It is constant in a warm-up at the
@@ -70,19 +70,21 @@ def plan_threshold_ramp(pruning: Prune, step_count: int) -> ThresholdRamp:
     changes the threshold at once after the first warm-up, as the public code does.
 
     step_count: number of all training steps."""
-    w = pruning.warmup_steps
-    both = pruning.initial_warmup + pruning.final_warmup
-    if w * both >= step_count and pruning.overlong == "refuse":
+    w = prune_options.warmup_steps
+    both = prune_options.initial_warmup + prune_options.final_warmup
+    if w * both >= step_count and prune_options.overlong == "refuse":
         why = f'that is {w * both} of the {step_count} steps: take fewer, or overlong "jump"'
         raise Refused(f"Prune.warmup_steps is {w}, {why}")
-    first = pruning.initial_warmup * w
-    last = step_count - pruning.final_warmup * w
+    first = prune_options.initial_warmup * w
+    last = step_count - prune_options.final_warmup * w
     return ThresholdRamp(
-        pruning.initial_threshold, pruning.final_threshold, first, last
+        prune_options.initial_threshold, prune_options.final_threshold, first, last
     )
 
 
-def compute_penalty_weight_at_threshold(threshold: float, pruning: Prune) -> float:
+def compute_penalty_weight_at_threshold(
+    threshold: float, prune_options: Prune
+) -> float:
     """Return the weight of the penalty on mask scores at a value of the threshold.
 
     It is final_lambda * threshold / final_threshold, so it changes with the threshold
@@ -90,7 +92,7 @@ def compute_penalty_weight_at_threshold(threshold: float, pruning: Prune) -> flo
     scores, so that their weights are pruned.
 
     threshold: the threshold of the masks at the current step."""
-    return pruning.final_lambda * threshold / pruning.final_threshold
+    return prune_options.final_lambda * threshold / prune_options.final_threshold
 
 
 def compute_normalised_mask_score_target(

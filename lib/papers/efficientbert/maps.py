@@ -18,7 +18,7 @@ from lib.papers.efficientbert import students
 from lib.papers.efficientbert.similarity import compute_cka, compute_kl_divergence
 from lib.stats.metrics import Metrics
 from lib.train import loop
-from lib.train.batches import Encoded, encode_split, make_batch
+from lib.train.batches import EncodedRows, encode_split, make_batch
 from lib.train.matching import record_states_and_attention_scores
 
 
@@ -97,7 +97,7 @@ def maps(
 @torch.inference_mode()
 def compute_last_layer_outputs(
     model: transformers.PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     row_index: int,
     projection: students.LinearWeightAndBias | None,
     numerics: Numerics,

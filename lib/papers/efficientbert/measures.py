@@ -74,7 +74,7 @@ def compute_share_of_steps_to_match_loss_by_seed(
 
 
 def list_shares_of_steps_to_match_loss(
-    runs_frame: pd.DataFrame, unused_columns: object
+    runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> pd.Series:
     """Return for each run how early it reaches the final loss of training from scratch.
 
@@ -85,14 +85,17 @@ def list_shares_of_steps_to_match_loss(
 
     runs_frame: a DataFrame with a row for each run, and the columns model ("inherits"
     or "from scratch"), seed and run (the finished Run, or None).
-    unused_columns: not used; all functions that measure runs take this argument."""
+    unused_columns_by_task: not used; all functions that measure runs take this
+    argument."""
     share = runs_frame["seed"].map(
         compute_share_of_steps_to_match_loss_by_seed(runs_frame)
     )
     return share.where(runs_frame["model"] == "inherits", 0 * share)
 
 
-def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[float]:
+def list_final_losses(
+    runs_frame: pd.DataFrame, unused_columns_by_task: object
+) -> list[float]:
     """Return the training loss of each run at its last logged step.
 
     The loss is smoothed by a trailing mean over the last 5 % of the logged points. By
@@ -100,13 +103,16 @@ def list_final_losses(runs_frame: pd.DataFrame, unused_columns: object) -> list[
 
     runs_frame: a DataFrame with a row for each run; the column "run" has the finished
     Run, and none is missing.
-    unused_columns: not used; all functions that measure runs take this argument."""
+    unused_columns_by_task: not used; all functions that measure runs take this
+    argument."""
     return [
         smooth_loss(run.read_arrays("curve")["loss"])[-1] for run in runs_frame["run"]
     ]
 
 
-def estimate_speed_up_by_model(latency_run: Run) -> dict[ModelName, paired.Estimate]:
+def estimate_speed_up_over_reference_by_model(
+    latency_run: Run,
+) -> dict[ModelName, paired.Estimate]:
     """Return how many times as fast as a reference each of some models is.
 
     The result is {model: Estimate}, without the reference. An Estimate is the median
@@ -121,30 +127,35 @@ def estimate_speed_up_by_model(latency_run: Run) -> dict[ModelName, paired.Estim
     )
     first = times.pop(args["reference"])
     return {
-        name: paired.estimate_median_ratio(first, seconds)
+        name: paired.estimate_median_time_ratio(first, seconds)
         for name, seconds in times.items()
     }
 
 
-def estimate_speed_up(
+def estimate_speed_up_over_reference(
     runs_frames_with_latency_run: Sequence[pd.DataFrame],
-    unused_columns: object,
+    unused_columns_by_task: object,
     model_name: ModelName,
 ) -> paired.Estimate | None:
     """Return how many times as fast one model is as the reference, as an Estimate.
 
-    An Estimate is a ratio with its 95 % interval (`estimate_speed_up_by_model`). The
-    first finished run that timed the models counts. The result is None where there is
-    none.
+    An Estimate is a ratio with its 95 % interval
+    (`estimate_speed_up_over_reference_by_model`). The first finished run that timed the
+    models counts. The result is None where there is none.
 
     runs_frames_with_latency_run: a list of which only the first DataFrame is read, as
     one run times all models. It has a row for each run, and the column "run" has the
     finished Run, or None.
-    unused_columns: not used; all functions that measure runs take this argument.
+    unused_columns_by_task: not used; all functions that measure runs take this
+    argument.
     model_name: the model, as the run that timed it calls it. Raises KeyError for
     another name, and for that of the reference."""
     runs = runs_frames_with_latency_run[0]["run"].dropna()
-    return estimate_speed_up_by_model(runs.iloc[0])[model_name] if len(runs) else None
+    return (
+        estimate_speed_up_over_reference_by_model(runs.iloc[0])[model_name]
+        if len(runs)
+        else None
+    )
 
 
 MEASURES = {
@@ -156,7 +167,7 @@ MEASURES = {
     ),
     "speed-up": Measure(
         "times as fast as BERT-base",
-        estimate_from_model_frames=estimate_speed_up,
+        estimate_from_model_frames=estimate_speed_up_over_reference,
         value_of_no_effect=1.0,
         replicates="turns",
     ),

@@ -42,7 +42,7 @@ from lib.papers.efficientbert.search.net import (
     LeastAndMostParameters,
     Net,
     count_net_parameters,
-    make_bert,
+    make_plain_bert_net,
 )
 from lib.papers.grids import (
     DataDescriptor,
@@ -144,7 +144,9 @@ def _read_networks() -> dict[NetworkName, Net]:
     nets[THIN] = Net(144, 648, 12, "trigram", "truncate", (Layer(BERT, 2),) * 24)
     for row in published.read_printed_rows("efficientbert", "parameter_counts"):
         sizes = ("layers", "hidden size d", "reference FFN width D", "heads")
-        nets.setdefault(row["row"], make_bert(*(int(row[name]) for name in sizes)))
+        nets.setdefault(
+            row["row"], make_plain_bert_net(*(int(row[name]) for name in sizes))
+        )
     return nets
 
 

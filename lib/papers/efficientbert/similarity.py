@@ -7,17 +7,20 @@ TINY = 1e-12  # Smaller probabilities are raised to it, so that logarithms are f
 
 
 def compute_kl_divergence(
-    distribution: np.ndarray, reference: np.ndarray
+    first_distribution: np.ndarray, second_distribution: np.ndarray
 ) -> np.ndarray:
     """Return KL(distribution || reference) in nats, a distance of attention maps.
 
     Both arrays are probabilities [..., T] that sum to 1 over the last axis; the result
     is [...]. Probabilities below 1e-12 are raised to it, so that the result is
     finite."""
-    distribution, reference = (
-        np.maximum(x.astype(np.float64), TINY) for x in (distribution, reference)
+    first_distribution, second_distribution = (
+        np.maximum(x.astype(np.float64), TINY)
+        for x in (first_distribution, second_distribution)
     )
-    return (distribution * np.log(distribution / reference)).sum(-1)
+    return (first_distribution * np.log(first_distribution / second_distribution)).sum(
+        -1
+    )
 
 
 def compute_cka(model_states: np.ndarray, reference_states: np.ndarray) -> float:

@@ -89,7 +89,7 @@ def pair_student_with_teacher_states(
         len(get_layers(student)), len(get_layers(teacher))
     )
     distance = (
-        losses.compute_attention_error_zeroing_padding
+        losses.compute_attention_error_with_padded_scores_zeroed
         if distillation.zero
         else losses.compute_attention_mean_squared_error
     )
@@ -271,7 +271,9 @@ def make_student_for_task(
     )
 
 
-def read_kept_teacher_heads(run: RunWriter) -> Sequence[Sequence[int]]:
+def read_teacher_head_indices_by_student_layer(
+    run: RunWriter,
+) -> Sequence[Sequence[int]]:
     """Return which of the teacher's attention heads a pruned student still has.
 
     For each of L layers it is a list of the indices of these heads, in the student's
@@ -325,29 +327,31 @@ def make_student(
         model.config.hidden_size, teacher.config.hidden_size
     )
     if start and larger is not None:
-        supernet.inherit_weights_and_list_missing(model, get_encoder(larger))
+        supernet.inherit_weights_and_list_missing_tensors(model, get_encoder(larger))
         inherited = load_hidden_state_projection(start.model_folder)
         if inherited and len(inherited.bias) == len(linear.bias):
-            copy_leading_inputs_into_linear(linear, *inherited)
+            copy_weights_of_leading_inputs(linear, *inherited)
     set_dropout(model, dropout)
     return model
 
 
-def load_hidden_state_projection(folder: Path) -> LinearWeightAndBias | None:
+def load_hidden_state_projection(
+    student_model_folder: Path,
+) -> LinearWeightAndBias | None:
     """Return the linear map from a student's hidden size H to its teacher's, if saved.
 
     It has weight [teacher's H, H] and bias [teacher's H]. Only distillation uses it, so
     it is a file beside the model. The result is None where there is no such file.
 
-    folder: the student's model folder."""
-    path = folder / PROJECTION
+    student_model_folder: the student's model folder."""
+    path = student_model_folder / PROJECTION
     if not path.exists():
         return None
     tensors = load_file(path)
     return LinearWeightAndBias(tensors[MAP + "weight"], tensors[MAP + "bias"])
 
 
-def save_tensors_if_folder(
+def save_tensors_if_folder_given(
     tensors: Mapping[str, Tensor], folder: Path | None, file_name: str
 ) -> None:
     """Write tensors to a safetensors file in a folder, which is made if needed.
@@ -366,7 +370,7 @@ def save_tensors_if_folder(
 
 
 def load_classifier(
-    folder: Path, task_name: TaskName
+    multitask_model_folder: Path, task_name: TaskName
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Return (classifier, tokenizer) for one of several tasks of a multi-task model.
 
@@ -374,28 +378,30 @@ def load_classifier(
     task. The two are joined here. Raises KeyError for a task on which it was not
     trained.
 
-    folder: the model folder of that run."""
-    encoder, tokenizer = backbone.load(folder)
+    multitask_model_folder: the model folder of that run."""
+    encoder, tokenizer = backbone.load(multitask_model_folder)
     return join_encoder_and_head(
-        encoder, *load_classification_head(folder, task_name)
+        encoder, *load_classification_head(multitask_model_folder, task_name)
     ), tokenizer
 
 
-def load_classification_head(folder: Path, task_name: TaskName) -> LinearWeightAndBias:
+def load_classification_head(
+    multitask_model_folder: Path, task_name: TaskName
+) -> LinearWeightAndBias:
     """Return weight [C, H] and bias [C] of one task's classification head.
 
     A run of the step `multitask` trains one encoder on several tasks, and saves a head
     for each. Raises KeyError for a task on which it was not trained.
 
-    folder: the model folder of that run."""
-    tensors = load_file(folder / HEADS)
+    multitask_model_folder: the model folder of that run."""
+    tensors = load_file(multitask_model_folder / HEADS)
     return LinearWeightAndBias(
         tensors[f"{task_name}.weight"], tensors[f"{task_name}.bias"]
     )
 
 
 def join_encoder_and_head(
-    encoder: PreTrainedModel, weight: Tensor, bias: Tensor
+    encoder: PreTrainedModel, head_weight: Tensor, head_bias: Tensor
 ) -> PreTrainedModel:
     """Return a sequence classifier made of an encoder and a classification head.
 
@@ -403,34 +409,35 @@ def join_encoder_and_head(
     learned several tasks can be scored on one.
 
     encoder: a BERT with EfficientBERT's architecture.
-    weight, bias: the head, [C, H] and [C] for C classes."""
+    head_weight, head_bias: the head, [C, H] and [C] for C classes."""
     model = supernet.build_model_of_architecture(
         supernet.read_architecture_of_model(encoder),
         transformers.BertForSequenceClassification,
         encoder.config,
-        num_labels=len(bias),
+        num_labels=len(head_bias),
     )
     # pyrefly: ignore[bad-argument-type]  transformers wraps `to` untyped.
-    supernet.inherit_weights_and_list_missing(model.to(bias.device), encoder)
+    model.to(head_bias.device)
+    supernet.inherit_weights_and_list_missing_tensors(model, encoder)
     assert isinstance(model.classifier, nn.Linear)
-    copy_leading_inputs_into_linear(model.classifier, weight, bias)
+    copy_weights_of_leading_inputs(model.classifier, head_weight, head_bias)
     return model.eval()
 
 
-def copy_leading_inputs_into_linear(
-    linear: nn.Linear, weight: Tensor, bias: Tensor
+def copy_weights_of_leading_inputs(
+    target_linear: nn.Linear, source_weight: Tensor, source_bias: Tensor
 ) -> None:
     """Copy the weights of a linear layer into one with the same or fewer inputs.
 
     So a narrower student inherits from a wider model. The weights of the first
-    `in_features` inputs, as many as `linear` has, are taken. The layer is changed in
-    place.
+    `in_features` inputs, as many as `target_linear` has, are taken. The layer is
+    changed in place.
 
-    linear: the layer that gets the weights.
-    weight, bias: [out, at least in_features] and [out]."""
+    target_linear: the layer that gets the weights.
+    source_weight, source_bias: [out, at least in_features] and [out]."""
     with torch.no_grad():
-        linear.weight.copy_(weight[:, : linear.in_features])
-        linear.bias.copy_(bias)
+        target_linear.weight.copy_(source_weight[:, : target_linear.in_features])
+        target_linear.bias.copy_(source_bias)
 
 
 def make_training_callbacks(
@@ -469,7 +476,7 @@ class CurveAndProjectionSaving(loop.Callback):
         self.run.save_arrays("curve", **self.run.read_log("curve"))
         tensors = self.student.get_submodule("projection").state_dict(prefix=MAP)
         del self.student.projection
-        save_tensors_if_folder(tensors, self.run.model_folder, PROJECTION)
+        save_tensors_if_folder_given(tensors, self.run.model_folder, PROJECTION)
         return {}
 
 

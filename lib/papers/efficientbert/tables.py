@@ -108,8 +108,8 @@ def average_metric_over_runs(
     last_layer_outputs: the runs of one column of results, such as those at "mini", as
     `load_last_layer_outputs_by_source` returns them.
     network_name: the student's name, such as "EfficientBERT".
-    metric: "cka" (similarity of the outputs, higher is closer), "kl" (divergence of each
-    head's attention, lower is closer) or "kl_mean_map" (the same of the attention
+    metric: "cka" (similarity of the outputs, higher is closer), "kl" (divergence of
+    each head's attention, lower is closer) or "kl_mean_map" (the same of the attention
     averaged over heads)."""
     return float(
         np.mean(
@@ -150,7 +150,7 @@ def show_student_teacher_distances(
     page: Page,
     outputs_by_source_heading: Mapping[SourceHeading, list[LastLayerOutputs]],
     measure_distances: Callable[[Arrays, np.ndarray, str], Iterable[float]],
-    distance_name: str,
+    distance_axis_label: str,
     title_by_metric: Mapping[CkaKlOrKlMeanMap, str],
     mean_distance_title: str = "",
 ) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def show_student_teacher_distances(
     `load_last_layer_outputs_by_source` returns it.
     measure_distances: f({"teacher" or student: its attention maps or outputs}, number
     of tokens of each sentence, student) -> distances, such as one for each head.
-    distance_name: the label of the figure's axis.
+    distance_axis_label: the label of the figure's axis.
     title_by_metric: {metric of the runs, such as "cka": title of its column in the
     table}.
     mean_distance_title: title of a further column, the mean of the distances; "" for
@@ -223,7 +223,7 @@ def show_student_teacher_distances(
             f"to {heads.max():.2f}\n({source}, four sentences, {seeds})"
         )
         axis.set(
-            xlabel=distance_name,
+            xlabel=distance_axis_label,
             xlim=(0, None),
             ylabel="",
             ylim=(len(means) - 0.5, -0.5),

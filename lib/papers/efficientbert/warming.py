@@ -27,7 +27,11 @@ from lib.papers.efficientbert.corpus import EPOCHS, iterate_encoded_segment_pair
 from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
 from lib.stats.metrics import Metrics
 from lib.train import loop
-from lib.train.batches import Encoded, encode_split, shuffle_row_numbers_into_batches
+from lib.train.batches import (
+    EncodedRows,
+    encode_split,
+    shuffle_row_numbers_into_batches,
+)
 from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
 from lib.train.matching import build_matching_loss, build_teacher_forward
 from lib.train.steps.pretrain import sample_sentence_pairs
@@ -39,13 +43,13 @@ ColumnName: TypeAlias = str
 
 
 class JoinedRowsOfTasks(NamedTuple):
-    encoded: Encoded
+    encoded: EncodedRows
     task_of_each_row: list[TaskName]  # Name of the task of each row.
     make_batches: BatchMaker
 
 
 class EncodedCorpus(NamedTuple):
-    encoded: Encoded
+    encoded: EncodedRows
     make_batches: BatchMaker | None  # None: the training loop makes random batches.
 
 
@@ -89,7 +93,7 @@ def warmup(
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
-        students.copy_leading_inputs_into_linear(
+        students.copy_weights_of_leading_inputs(
             linear,
             *students.load_classification_head(
                 run.inputs["start"].model_folder, classifier
@@ -101,7 +105,7 @@ def warmup(
         Warmup(**warmup),
         training.numerics,
         training.training_rows.labels,
-        students.read_kept_teacher_heads(run),
+        students.read_teacher_head_indices_by_student_layer(run),
     )
     methods = students.make_training_callbacks(run, student)
     judged = ("dev", "unseen", "held_out")
@@ -262,7 +266,7 @@ def multitask(
     result["rows"] = len(encoded)
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model_folder)
-    students.save_tensors_if_folder(
+    students.save_tensors_if_folder_given(
         classifiers.state_dict(), run.model_folder, students.HEADS
     )
     for name, training in trainings.items():
@@ -280,7 +284,7 @@ def join_training_rows_of_tasks(
 ) -> JoinedRowsOfTasks:
     """Join the tokenised training rows of several tasks, to train on all at once.
 
-    Return the rows of all tasks in one Encoded, the task's name of each row, and a
+    Return the rows of all tasks in one EncodedRows, the task's name of each row, and a
     function f(epoch) -> batches. A batch is an array of row numbers of a single task,
     and the batches of all tasks come in random order. Labels become float32, so those
     of classification and regression fit in one tensor. No loss reads them as class
@@ -295,7 +299,7 @@ def join_training_rows_of_tasks(
         for name in parts[0].columns
     }
     labels = [part.labels.float() for part in parts if part.labels is not None]
-    encoded = Encoded(columns, torch.cat(labels), parts[0].padding_id)
+    encoded = EncodedRows(columns, torch.cat(labels), parts[0].padding_id)
     task_of_row = np.repeat([*training_by_task], [*map(len, parts)]).tolist()
     starts = np.cumsum([0, *map(len, parts)])
 
@@ -365,7 +369,7 @@ def encode_corpus(
         for name in names
         if name in tokenizer.model_input_names
     }
-    encoded = Encoded(columns, None, tokenizer.pad_token_id)
+    encoded = EncodedRows(columns, None, tokenizer.pad_token_id)
     rows_per_epoch = len(documents)
     lengths = encoded.compute_row_lengths()
 

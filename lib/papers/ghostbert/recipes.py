@@ -148,7 +148,7 @@ def select_pruned_model_widths(
     return select_possible_widths(profile, tuple(chosen_widths) or CUT[profile])
 
 
-def select_swept_model_widths(
+def select_model_widths_for_setting_sweeps(
     profile: ProfileName, chosen_widths: Sequence[int] = ()
 ) -> tuple[int, ...]:
     """Return the widths of the pruned models in tables that vary one setting at a time.
@@ -189,14 +189,14 @@ def map_controls_of_table_4_to_spec_functions(
     ghost_options: settings of the ghost modules.
     learning_rate: of the first stage; None or 0 means that of the profile."""
     made = {
-        "Prune": partial(student_spec, learning_rate=learning_rate),
+        "Prune": partial(student_spec, distillation_learning_rate=learning_rate),
         f"Prune{AGAIN}": partial(
-            student_trained_on_labels_spec, learning_rate=learning_rate
+            student_trained_on_labels_spec, first_stage_learning_rate=learning_rate
         ),
         f"GhostBERT{AGAIN}": partial(
             student_trained_on_labels_spec,
             ghost_options=ghost_options,
-            learning_rate=learning_rate,
+            first_stage_learning_rate=learning_rate,
         ),
     }
     return made if TWICE[profile] else {}
@@ -246,7 +246,7 @@ def map_controls_of_table_3_to_spec_functions(
                 model_variant_spec,
                 width_in_twelfths=m,
                 variant_name=name,
-                epoch_factor=TIMES,
+                distillation_epoch_factor=TIMES,
             )
         if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(
@@ -347,7 +347,7 @@ def make_convolution_options_of_table_5(
     }
 
 
-def list_rows_of_table_1(
+def map_rows_of_table_1_to_encoders_and_variants(
     kept_head_counts: Iterable[int],
 ) -> dict[ModelName, EncoderAndVariant]:
     """Return {name of a row: EncoderAndVariant} of GhostBERT's Table 1, in the table's
@@ -371,7 +371,7 @@ def list_rows_of_table_1(
     return lines
 
 
-def make_head_count_row_labels(family: EncoderFamily) -> dict[str, int]:
+def make_total_head_count_label(family: EncoderFamily) -> dict[str, int]:
     """Return {"of": number of heads} of an encoder, or {} where the number is 12.
 
     It is added to the labels of a run, so that tables show the width of a pruned model
@@ -442,7 +442,7 @@ def format_cost_cells(
     }
 
 
-def make_module_cost_table(
+def make_ghost_module_cost_table(
     ghost_options_by_label: Mapping[str, Ghost],
     kept_head_counts: Iterable[int],
     printed_table: pd.DataFrame,
@@ -481,9 +481,9 @@ def make_module_cost_table(
     return table
 
 
-def list_rows_of_ghost_changes(
+def list_rows_of_ghost_option_variants(
     profile: ProfileName,
-    ghost_changes_by_model: Mapping[ModelName, GhostFields],
+    changed_ghost_fields_by_model: Mapping[ModelName, GhostFields],
     tasks: Iterable[TaskName],
     widths_in_twelfths: Iterable[int],
     seeds: Sequence[Seed],
@@ -495,17 +495,19 @@ def list_rows_of_ghost_changes(
     12), model and seed. Ghost modules are added convolutions.
 
     profile: size of the experiment, such as "mini".
-    ghost_changes_by_model: {name of a model: fields of its ghost modules that differ
-    from the paper's}.
+    changed_ghost_fields_by_model: {name of a model: fields of its ghost modules that
+    differ from the paper's}.
     seeds: empty for the profile's seeds of such tables.
     learning_rate: rate of the distillation; 0 is the profile's."""
     modules = {
         name: make_ghost_options(profile, **changes)
-        for name, changes in ghost_changes_by_model.items()
+        for name, changes in changed_ghost_fields_by_model.items()
     }
     return [
         Row(
-            student_spec(profile, task, m, module, learning_rate=learning_rate),
+            student_spec(
+                profile, task, m, module, distillation_learning_rate=learning_rate
+            ),
             task=task,
             m=m,
             model=name,

@@ -60,7 +60,8 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     page.show_remarks([note])
     table = {
         f"{model}, {m:g}/12, {task}": {
-            title: format_mean_of_metrics(part, *how) for title, how in COLUMNS.items()
+            title: format_mean_of_metric_expression(part, *how)
+            for title, how in COLUMNS.items()
         }
         for (task, m, model), part in measured.groupby(
             ["task", "m", "model"], sort=False
@@ -130,7 +131,7 @@ def show_forward_times(page: Page, widths_in_twelfths: Iterable[int]) -> None:
         )
 
 
-def format_mean_of_metrics(
+def format_mean_of_metric_expression(
     run_metrics: pd.DataFrame, metric_expression: str, number_format: str
 ) -> str:
     """Return the mean over runs of an expression of their metrics, as text for a table.

@@ -589,7 +589,7 @@ def sample_random_gates_per_region(
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         sum(gate_count_by_region.values())
     )
-    parts = split_by_region(draws, gate_count_by_region)
+    parts = split_gate_values_by_region(draws, gate_count_by_region)
     ranks = [np.argsort(np.argsort(-part, kind="stable")) for part in parts]
     return np.concatenate(
         [
@@ -599,17 +599,15 @@ def sample_random_gates_per_region(
     )
 
 
-def split_by_region(
-    value_of_each_gate: np.ndarray, gate_count_by_region: GateCountByRegion
+def split_gate_values_by_region(
+    gate_values: np.ndarray, gate_count_by_region: GateCountByRegion
 ) -> list[np.ndarray]:
     """Return the values of all gates [N] as one array for each region.
 
     A gate is a trained mask, a region the gates of one kind in one layer.
 
     gate_count_by_region: {(layer, kind of gate): number of gates}."""
-    return np.split(
-        value_of_each_gate, np.cumsum([*gate_count_by_region.values()])[:-1]
-    )
+    return np.split(gate_values, np.cumsum([*gate_count_by_region.values()])[:-1])
 
 
 def list_kept_indices(
@@ -625,7 +623,7 @@ def list_kept_indices(
     gate_count_by_region: {(layer, kind of gate): number of gates}.
     is_on: whether each gate is on, bool [N], in the order of `gate_count_by_region`."""
     indices: dict[str, list[list[int]]] = {}
-    parts = split_by_region(is_on, gate_count_by_region)
+    parts = split_gate_values_by_region(is_on, gate_count_by_region)
     for (_, kind), part in zip(gate_count_by_region, parts, strict=True):
         chosen = np.flatnonzero(part).tolist()
         indices.setdefault(NAMES.get(kind, kind), []).append(chosen)

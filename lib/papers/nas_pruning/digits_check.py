@@ -60,7 +60,9 @@ def digits(
     pixels = shape.numel()
     torch.manual_seed(derive_seed(run.seed, "init"))
     network = build_perceptron(2 * pixels, options.widths).to(loop.get_device())
-    search = train_with_gates(run, network, splits["train"], gate_options, options)
+    search = train_perceptron_with_input_gates(
+        run, network, splits["train"], gate_options, options
+    )
     metrics, alphas, curve = search.trim_gates_at_end()
     selected = search.control.find_active_gates(alphas)
     run.save_arrays(
@@ -70,7 +72,7 @@ def digits(
         curve=curve,
     )
     return metrics | {
-        "accuracy": measure_accuracy(
+        "accuracy": measure_perceptron_accuracy(
             network, splits["test"], selected, options, run.seed
         ),
         "pixels": int(selected[:pixels].sum()),
@@ -111,7 +113,7 @@ def append_noise_inputs(
     return torch.cat([images, perceptron_settings.noise * noise], 1)
 
 
-def train_with_gates(
+def train_perceptron_with_input_gates(
     run: RunWriter,
     network: nn.Module,
     images_and_labels: list[torch.Tensor],
@@ -166,7 +168,7 @@ def train_with_gates(
 
 
 @torch.inference_mode()
-def measure_accuracy(
+def measure_perceptron_accuracy(
     network: nn.Module,
     images_and_labels: list[torch.Tensor],
     kept_input_mask: GateMask,

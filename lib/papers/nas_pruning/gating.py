@@ -97,7 +97,7 @@ class GateTraining(loop.Callback):
             step,
             step_count,
         )
-        copy_values_into_tensors(self.apart, alphas)
+        copy_concatenated_values_into_tensors(self.apart, alphas)
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
@@ -116,7 +116,7 @@ class GateTraining(loop.Callback):
         alphas, trimmed = control.trim_gates_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
-        copy_values_into_tensors(self.apart, alphas)
+        copy_concatenated_values_into_tensors(self.apart, alphas)
         del self.model.average
         target = control.options.ratio
         ratio = control.compute_cost_ratio_of_alphas(alphas)
@@ -190,13 +190,17 @@ def flatten_tensors(tensors: Iterable[Tensor]) -> np.ndarray:
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
-def copy_values_into_tensors(tensors: Sequence[Tensor], values: np.ndarray) -> None:
+def copy_concatenated_values_into_tensors(
+    tensors: Sequence[Tensor], concatenated_values: np.ndarray
+) -> None:
     """Copy an array into several 1-d tensors in place, one tensor after the other.
 
     It is the reverse of `flatten_tensors`.
 
-    values: as many values as all tensors have together."""
-    parts = torch.from_numpy(values).split([len(tensor) for tensor in tensors])
+    concatenated_values: as many values as all tensors have together."""
+    parts = torch.from_numpy(concatenated_values).split(
+        [len(tensor) for tensor in tensors]
+    )
     with torch.no_grad():
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part)

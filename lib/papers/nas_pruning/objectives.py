@@ -104,8 +104,8 @@ def build_hidden_state_loss(
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        heads = list_kept_teacher_heads(student)
-        over = losses.compute_attention_error_masking_keys
+        heads = list_teacher_head_indices_by_student_layer(student)
+        over = losses.compute_attention_error_ignoring_padded_keys
         matches.append(
             Match(
                 "attention",
@@ -171,7 +171,9 @@ class LossSwitchedHalfway(loop.Callback):
         return self.now(batch, training_row_numbers)
 
 
-def list_kept_teacher_heads(student: PreTrainedModel) -> list[list[int]]:
+def list_teacher_head_indices_by_student_layer(
+    student: PreTrainedModel,
+) -> list[list[int]]:
     """Return for each of L layers the original indices of a pruned student's heads.
 
     They are the indices that the heads had before pruning. By them the attention scores

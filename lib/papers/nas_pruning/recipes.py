@@ -509,7 +509,9 @@ def magnitude_pruned_spec(
 
 
 @cache_results_while_enabled
-def labelled_model_spec(profile: ProfileName, task: TaskName, model_label: str) -> Spec:
+def model_named_in_tables_spec(
+    profile: ProfileName, task: TaskName, model_label: str
+) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
 
     The tables are Tables 6 to 9 of the report on pruning by differentiable NAS. At
@@ -532,7 +534,7 @@ def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") 
     return f"{100 * flops_ratio:.0f} % {method_or_model}"
 
 
-def make_random_pruned_model_config(
+def make_random_pruned_model_descriptor(
     flops_ratio: float, unpruned_shape_name: str
 ) -> Json:
     """Return the description of a randomly pruned model, for a measurement of speed.

@@ -63,7 +63,7 @@ def make_pruned_model_rows(
     seeds = nas.seeds(profile, seeds)
     return [
         Row(
-            nas.labelled_model_spec(profile, task, model),
+            nas.model_named_in_tables_spec(profile, task, model),
             kind="score",
             task=task,
             model=model,
@@ -258,8 +258,10 @@ def list_models_sharing_runs_with_model(
     if model not in TESTED:  # Only BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), tasks_by_profile=nas.TEST)
-    spec = nas.labelled_model_spec(profile, task, model)
-    same = [m for m in TESTED if nas.labelled_model_spec(profile, task, m) == spec]
+    spec = nas.model_named_in_tables_spec(profile, task, model)
+    same = [
+        m for m in TESTED if nas.model_named_in_tables_spec(profile, task, m) == spec
+    ]
     return same if len(same) > 1 else []
 
 

@@ -46,7 +46,7 @@ def bag_of_words(
                 truncate_texts(tokenizer, split, cut) for split in (train, dev)
             )
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
-        x, y = (count_word_forms(counter, split) for split in (train, dev))
+        x, y = (compute_word_count_features(counter, split) for split in (train, dev))
         # The type is `Any`, since the stubs of scikit-learn do not accept these arrays.
         model: Any = (
             LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
@@ -83,7 +83,7 @@ def truncate_texts(
     return replace(split, a=parts[0], b=parts[1] if split.b else None)
 
 
-def count_word_forms(counter: CountVectorizer, split: Split) -> csr_matrix:
+def compute_word_count_features(counter: CountVectorizer, split: Split) -> csr_matrix:
     """Return the word counts of each row as a sparse matrix, for a linear model.
 
     It is [rows, features]. For two texts the features are the counts of the first text,

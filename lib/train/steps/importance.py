@@ -23,7 +23,7 @@ from lib.methods import import_method
 from lib.model import parts
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop, losses
-from lib.train.batches import Encoded, make_batch
+from lib.train.batches import EncodedRows, make_batch
 from lib.train.learn import TaskTraining
 from lib.train.loop import SettingsJson
 
@@ -62,7 +62,7 @@ def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
 
 def compute_taylor_importance(
     model: transformers.PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     importance_settings: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
@@ -158,7 +158,7 @@ def scale_head_contexts_before_projection(
 
 def compute_importance_by_plugin_method(
     model: transformers.PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     importance_settings: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None] = lambda fraction: None,
@@ -202,7 +202,7 @@ def compute_importance_by_plugin_method(
 
 def iterate_batch_losses(
     model: transformers.PreTrainedModel,
-    encoded: Encoded,
+    encoded: EncodedRows,
     importance_settings: Importance,
     numerics: Numerics,
     report_progress: Callable[[float], None],

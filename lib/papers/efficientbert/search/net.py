@@ -130,8 +130,8 @@ def from_json(net_json: Json | Net) -> Net:
     )
 
 
-def make_bert(
-    layer_count: int, hidden_size: int, inner_size: int, heads: int = 12
+def make_plain_bert_net(
+    layer_count: int, hidden_size: int, inner_size: int, head_count: int = 12
 ) -> Net:
     """Return the description (Net) of a plain BERT encoder.
 
@@ -142,7 +142,7 @@ def make_bert(
     return Net(
         hidden_size,
         inner_size,
-        heads,
+        head_count,
         "plain",
         "truncate",
         (Layer(BERT),) * layer_count,

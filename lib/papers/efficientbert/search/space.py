@@ -52,8 +52,8 @@ from lib.papers.efficientbert.search.net import from_json as read_net
 from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
 
 SearchStage: TypeAlias = Literal["stage1", "stage2", "stage3", "single"]
-FormulaStackAndQ: TypeAlias = list[Any]  # [formula, k, q] of a layer.
-FormulaOrIds: TypeAlias = str  # What a stage searches; ids are sizes (k, q).
+FormulaFfnCountAndWidthDivisor: TypeAlias = list[Any]  # [formula, k, q] of a layer.
+FormulaOrSize: TypeAlias = str  # What a stage searches; ids are sizes (k, q).
 LayerIndex: TypeAlias = int
 SizeIndex: TypeAlias = int  # 0 to 15.
 SpaceDescriptor = Json  # What Space.to_json returns.
@@ -128,7 +128,7 @@ class Space:
             raise Refused(f"no candidate has {window}: move the window")
 
     @property
-    def searched_dimensions(self) -> tuple[FormulaOrIds, ...]:
+    def searched_layer_properties(self) -> tuple[FormulaOrSize, ...]:
         """Return what this stage of the search changes in a layer.
 
         "formula" is the formula of the feed-forward networks, "ids" is their number and
@@ -187,7 +187,7 @@ class Space:
         the networks, such as W2 gelu(W1 x), is valid. In stage 2, which does not change
         sizes, nothing uses the result (all 16)."""
         layers = self.start.layers
-        if "formula" in self.searched_dimensions:
+        if "formula" in self.searched_layer_properties:
             return [range(len(IDS))] * len(layers)
         return [
             [
@@ -213,7 +213,9 @@ class Space:
         )
 
     @cached_property
-    def size_choices_within_bounds(self) -> LayerOptionCombinations:
+    def layer_size_combinations_within_parameter_bounds(
+        self,
+    ) -> LayerOptionCombinations:
         """Return an object that counts and draws the sizes of all layers.
 
         A layer's size is its number of feed-forward networks and their width. Only
@@ -234,7 +236,7 @@ class Space:
 
         In stage 2, which does not change sizes, the result is always True."""
         return (
-            "ids" not in self.searched_dimensions
+            "ids" not in self.searched_layer_properties
             or self.low <= self.count_net_parameters(net) <= (self.high or ENDLESS)
         )
 
@@ -245,8 +247,8 @@ class Space:
         number of all candidates, as only sizes are searched. In stage 2 sizes are
         fixed, and it is 1. If it is 0, the space is empty."""
         return (
-            self.size_choices_within_bounds.count_combinations()
-            if "ids" in self.searched_dimensions
+            self.layer_size_combinations_within_parameter_bounds.count_combinations()
+            if "ids" in self.searched_layer_properties
             else 1
         )
 
@@ -278,18 +280,20 @@ class Space:
         code draws a layer's size in `start` twice as often as another; here all are
         equally likely, as the paper says."""
         ids = [find_index_of_layer_size(l) for l in self.start.layers]
-        if "ids" in self.searched_dimensions:
+        if "ids" in self.searched_layer_properties:
             ids = [
                 layer_choices[i]
                 for layer_choices, i in zip(
                     self.allowed_size_indices_by_layer,
-                    self.size_choices_within_bounds.sample_option_indices(rng),
+                    self.layer_size_combinations_within_parameter_bounds.sample_option_indices(
+                        rng
+                    ),
                     strict=True,
                 )
             ]
         chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
-        if "formula" in self.searched_dimensions:
+        if "formula" in self.searched_layer_properties:
             dice = _make_uniform_generator(rng)
             both = self.stage == "stage2"
             seeds = [
@@ -339,7 +343,9 @@ class Space:
 
         net: a network of this space."""
         if (
-            self.searched_dimensions[int(rng.integers(len(self.searched_dimensions)))]
+            self.searched_layer_properties[
+                int(rng.integers(len(self.searched_layer_properties)))
+            ]
             == "formula"
         ):
             i = int(rng.integers(len(net.layers)))
@@ -383,7 +389,7 @@ class Space:
         layers[layer_index] = new_layer
         return replace(net, layers=tuple(layers))
 
-    def convert_layers_to_json(self, net: Net) -> list[FormulaStackAndQ]:
+    def convert_layers_to_json(self, net: Net) -> list[FormulaFfnCountAndWidthDivisor]:
         """Return the layers of a network as [[formula, k, q], ...].
 
         A search writes them to its history file. A layer has k stacked feed-forward
@@ -392,7 +398,9 @@ class Space:
         them."""
         return net.to_json()["layers"]
 
-    def convert_json_layers_to_net(self, layers_json: list[FormulaStackAndQ]) -> Net:
+    def convert_json_layers_to_net(
+        self, layers_json: list[FormulaFfnCountAndWidthDivisor]
+    ) -> Net:
         """Return the network whose layers are given as [[formula, k, q], ...].
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
@@ -424,7 +432,7 @@ class Space:
         stage 2, where sizes are fixed, it gives 0. The other symbols (add, mul, max,
         gelu, ..., x, W1, W2) have numbers from 16 on, in stage 2 from 1 on. In stage 3,
         which searches sizes alone, a layer gives only the index of its size."""
-        searched = self.searched_dimensions
+        searched = self.searched_layer_properties
         rows = [
             [
                 _encode_layer_features(l.formula, find_index_of_layer_size(l), searched)
@@ -468,7 +476,7 @@ def _sort_commutative_operands(formula: str) -> str:
 def _encode_layer_features(
     formula: str,
     size_index: SizeIndex,
-    searched_dimensions: tuple[FormulaOrIds, ...],
+    searched_layer_properties: tuple[FormulaOrSize, ...],
 ) -> list[int]:
     """Return the integers that describe one layer to classifiers.
 
@@ -479,11 +487,13 @@ def _encode_layer_features(
 
     formula: that of the feed-forward networks (FFNs), such as "W2 gelu(W1 x)".
     size_index: index, 0 to 15, of the layer's size (`find_index_of_layer_size`).
-    searched_dimensions: what a stage of the search changes, "formula", "ids" (sizes) or
-    both."""
-    if "formula" not in searched_dimensions:
+    searched_layer_properties: what a stage of the search changes, "formula", "ids"
+    (sizes) or both."""
+    if "formula" not in searched_layer_properties:
         return [size_index]
-    linear, others = (size_index, len(IDS)) if "ids" in searched_dimensions else (0, 1)
+    linear, others = (
+        (size_index, len(IDS)) if "ids" in searched_layer_properties else (0, 1)
+    )
     tokens = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     names = (*BINARY, *UNARY, *TERMINALS)
     indices = [linear if t == "linear" else others + names.index(t) for t in tokens]
