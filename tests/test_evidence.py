@@ -122,7 +122,9 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
     queues = {"now": wanted, "all": wanted + later}
     monkeypatch.setattr(evidence, "select_plan_lines", lambda profile: "all")
     monkeypatch.setattr(
-        evidence, "list_plan_specs_in_run_order", lambda lines, profile: queues[lines]
+        evidence,
+        "list_plan_specs_in_run_order",
+        lambda lines, profile, store: queues[lines],
     )
     assert (
         evidence.execute_and_record_missing_runs(

@@ -151,6 +151,17 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path, version):
         assert executors.measure_free_memory_bytes(tmp_path) == free
 
 
+def test_free_memory_is_what_the_group_of_a_batch_job_leaves(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 90 kB\nMemAvailable:  64 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text("0::/slurm/job_7/step_0\n")
+    group = tmp_path / "sys/fs/cgroup/slurm/job_7"
+    (group / "step_0").mkdir(parents=True)
+    for name, text in zip(executors.GROUPS[0], ("50000", "40000", ""), strict=True):
+        (group / name).write_text(f"{text or 'inactive_file 5000'}\n")
+    assert executors.measure_free_memory_bytes(tmp_path) == 15000
+
+
 def test_a_setting_of_slurm_without_a_value_is_told_with_its_form(tmp_path):
     with pytest.raises(Refused, match="slurm_partition=gpu"):
         remote.Slurm("gpu", 1, tmp_path)

@@ -536,6 +536,30 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
         assert [r.name for r in there.list_recorded_runs()] == [TEACHER.name]
 
 
+def test_a_record_that_another_process_has_made_meanwhile_stays(copied, monkeypatch):
+    there = copied()
+    there = Store(there.runs, there.runs / "records")
+    run = there.find_run(TEACHER)
+    there.copy_run_to_records(run)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    there.copy_run_to_records(run)
+    assert [r.name for r in there.list_recorded_runs()] == [TEACHER.name]
+
+
+@pytest.mark.parametrize("error", [OSError(5, "no input"), MemoryError()])
+def test_a_checkpoint_that_cannot_be_read_now_is_not_called_bad(
+    error, copied, monkeypatch
+):
+    there = copied(killed=True)
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(type(error)):
+        again(there)
+
+
 RUN = """
 import signal, sys
 from lib import __main__

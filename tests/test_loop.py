@@ -365,6 +365,30 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
+def test_weights_that_are_not_finite_after_the_last_step_are_not_saved(tiny, tmp_path):
+    class Spoil(loop.Callback):
+        def after_backward_pass(self, step, steps):
+            if step == steps - 1:
+                model.classifier.weight.grad.fill_(float("nan"))
+
+    model, data = tiny(), encoded()
+
+    def loss(batch, rows):
+        return {"loss": model(**batch).logits.mean()}
+
+    told = r"weights are not finite after step 18 of 18: lower Train.lr \(0.001\)"
+    with pytest.raises(FloatingPointError, match=told):
+        loop.fit(
+            RunWriter(tmp_path),
+            model,
+            data,
+            loss,
+            train(),
+            NUMERICS,
+            callbacks=[Spoil()],
+        )
+
+
 def test_checkpoints_are_whole_and_only_the_last_two_are_kept(tiny, tmp_path):
     writer = RunWriter(tmp_path, checkpoint_interval_seconds=EVERY_STEP)
     (writer.checkpoint_folder / ".step-00000004.7").mkdir(parents=True)

@@ -179,6 +179,22 @@ def questions(count=60):
     return {"data": articles}
 
 
+def test_questions_about_one_passage_cannot_be_divided(tmp_path):
+    """Else the development rows would be all rows, and none would be left to train."""
+    content, passage = questions(), "good and bad"
+    for article in content["data"]:
+        (paragraph,) = article["paragraphs"]
+        paragraph["context"] = passage
+        paragraph["qas"][0]["answers"] = [{"text": "good", "answer_start": 0}]
+        for number, asked in enumerate(paragraph["qas"]):
+            asked["question"] += f" {asked['id']} {number}"
+    refused(
+        put(tmp_path, "one.json", content),
+        "60 rows that cannot be divided into training and development rows; expected "
+        "texts on both sides; fix: add a file dev, or questions about other passages",
+    )
+
+
 def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     name = rows_of.infer_task(str(put(tmp_path, "questions.json", questions()))).name
     task, splits = rows_of.infer_task(name), rows_of.load(name)
@@ -295,6 +311,24 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     )
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
         rows_of.infer_task("hub:someone/else")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name: there)
+    # The folder of the data set has a part that was fetched before.
+    assert rows_of.infer_task("hub:someone/animals: words, kind").name.startswith(
+        f"{tmp_path}/hub/someone/animals/default: "
+    )
+
+    def save_meanwhile(*name):
+        datasets.DatasetDict(there).save_to_disk(tmp_path / "hub" / "/".join(name))
+        return there
+
+    monkeypatch.setattr(datasets, "load_dataset", save_meanwhile)
+    assert rows_of.infer_task("hub:someone/busy: words, kind").labels == (
+        "ant",
+        "zebra",
+    )
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *name: {"test": there["train"]}
+    )
     monkeypatch.chdir(tmp_path)  # It has a folder named hub.
     with pytest.raises(ValueError, match="someone/other has no split train"):
         rows_of.infer_task("hub:someone/other")
@@ -325,6 +359,45 @@ def scored(label, at=7):
         table([*SCORES[:at], ["other", label], *SCORES[at + 1 :]]),
         FINITE,
     )
+
+
+def test_rows_are_left_out_for_a_missing_label_and_for_no_other_class():
+    names = datasets.ClassLabel(names=["x", "y"])
+    text = datasets.Value("string")
+    kinds = datasets.Features({"text": text, "label": names, "topic": names})
+    rows = {
+        "text": [f"text {i}" for i in range(60)],
+        "label": [*(i % 2 for i in range(58)), -1, -1],
+        "topic": [-1] * 50 + [0] * 10,
+    }
+    made = datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows, kinds)})
+    found = rows_of.read_dataset(made, "text, label")
+    assert sum(map(len, found.splits.values())) == 58
+    assert "left out 2 of 60 train rows without a class" in found.lines
+
+
+def test_texts_of_one_row_between_stray_quotes_stay_apart(tmp_path):
+    rows = reviews(60)
+    rows[11] = ('"' + rows[11][0], rows[11][1])
+    rows[21] = (rows[21][0] + '"', rows[21][1])
+    path = put(tmp_path, "a.tsv", table(rows))
+    splits = rows_of.read_user_data(str(path)).splits
+    assert sum(map(len, splits.values())) == 60
+
+
+def test_a_blank_first_line_does_not_hide_the_separator(tmp_path):
+    path = put(tmp_path, "a.csv", "\n" + table(reviews(), between=";"))
+    assert rows_of.infer_task(str(path)).labels == ("bad", "good")
+
+
+def test_one_class_among_development_rows_and_contradicting_labels_are_told(tmp_path):
+    rows = [*((f"text {i}", "ham") for i in range(58)), ("a", "spam"), ("b", "spam")]
+    read = rows_of.read_user_data(str(put(tmp_path, "a.tsv", table(rows))))
+    told = "development rows are of the class ham: add rows of others"
+    assert any(told in line for line in read.cautions)
+    both = [(f"text {i}", label) for i in range(60) for label in ("good", "bad")]
+    read = rows_of.read_user_data(str(put(tmp_path, "b.tsv", table(both))))
+    assert any("60 labels contradict" in line for line in read.cautions)
 
 
 def refused(path, error):
@@ -417,6 +490,10 @@ def refused(path, error):
                     "label '1,000', .* expected 1000 for",
                 ),
                 (("900", "1.000", "2.500", "4.000.000"), "label '1.000', .*: scores"),
+                (
+                    ("950.5", "1,500", "2,300", "12.5"),
+                    "label '1,500', .* expected 1500",
+                ),
                 (("7", "1, 4", "3", "2"), "several labels in one cell, '1, 4'"),
                 (("10%", "0.5", "1%", "2%"), "label 0.5 beside 10%; expected one unit"),
             )

@@ -828,8 +828,8 @@ def summarise_central_verdicts(verdicts: Mapping[lists.ClaimId, words.Verdict]) 
         f"{len(every)} central comparisons at mini: {len(sure)} measured{parts}, "
         f"{len(every) - len(sure)} not measured. "
         f"After Holm's correction {len(stay)} stay (†){kinds}. "
-        f"Of {total} with a printed value {out} have it outside our interval ({agree} "
-        f"agree with its direction)."
+        f"Of {total} with a printed value {out} have it outside our interval ({agree} of "
+        "these lie in the region that the claim asks for, with another size)."
     )
 
 

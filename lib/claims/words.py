@@ -678,7 +678,7 @@ def explain_missing_model_row(
         return f"the row “{label}” is not planned at the profile {profile}"
     if "task" in needs and not {*needs["task"].split("/")} & {*tasks_with_rows}:
         tasks = needs["task"].replace("/", " or ")
-        return f"no row of the profile {profile} is on {tasks}"
+        return f"no row of this page is on {tasks} at the profile {profile}"
     return f"the profile {profile} has no row “{model_and_conditions_text}”"
 
 

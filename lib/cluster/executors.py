@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -129,11 +130,23 @@ def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:
     with suppress(OSError):
         text = (filesystem_root / "proc/meminfo").read_text()
         free = int(re.findall(r"MemAvailable: *(\d+)", text)[0]) << 10
-    for names in GROUPS:
+    # A container has its limit in the root group, a batch job in its group or above it.
+    groups = [""]
+    with suppress(OSError):
+        for line in (filesystem_root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, place = line.split(":", 2)
+            if controllers in ("", "memory"):
+                groups += [
+                    str(p).strip("/") for p in (Path(place), *Path(place).parents)
+                ]
+    for names, group in product(GROUPS, dict.fromkeys(groups)):
         # Skip a group without a limit: it has the text "max", which int() refuses.
         with suppress(OSError, ValueError):
             limit, used, state = (
-                (filesystem_root / "sys/fs/cgroup" / name).read_text() for name in names
+                (
+                    filesystem_root / "sys/fs/cgroup" / hierarchy / group / file
+                ).read_text()
+                for hierarchy, _, file in (name.rpartition("/") for name in names)
             )
             cached = int(re.findall(r"inactive_file (\d+)", state)[-1])
             free = min(free, int(limit) - int(used) + cached)

@@ -193,16 +193,22 @@ class Slurm:
             self.jobs = submitit.AutoExecutor(
                 log_folder, settings.pop("cluster", "slurm")
             )
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             fix = "start the command where Slurm's commands are"
             raise Refused(f"Slurm: {error}; fix: {fix}") from None
         values = {
             name: int(text) if text.isdigit() else text
             for name, text in settings.items()
         }
-        self.jobs.update_parameters(
-            **({"name": "lib", "timeout_min": 24 * 60} | values)
-        )
+        try:
+            self.jobs.update_parameters(
+                **({"name": "lib", "timeout_min": 24 * 60} | values)
+            )
+        except (NameError, AssertionError, TypeError, ValueError) as error:
+            fix = "names such as slurm_partition, whole numbers for timeout_min"
+            reason = format_error_in_one_line(error)
+            raise Refused(f"Slurm: {reason}; fix: {fix}") from None
+        self.user_settings = {name.removeprefix("slurm_") for name in settings}
         submitit.SlurmJob.watcher = make_job_watcher()
         self.slots = max_parallel_calls
         self.running: set[Job[Any]] = set()
@@ -214,11 +220,22 @@ class Slurm:
 
         Raises RuntimeError where Slurm refuses it.
 
-        resources: the cores, GPU and memory that the job asks for."""
+        resources: the cores, GPU and memory that the job asks for, where the user's
+        settings do not name them."""
+        gigabytes = (resources.host_memory_bytes or resources.memory_bytes) / 1e9
+        needs = {
+            "cpus_per_task": resources.cores,
+            "mem_gb": ceil(gigabytes),
+            "slurm_gpus_per_node": int(resources.uses_gpu) or None,
+        }
+        if {"mem", "mem_per_cpu", "mem_per_gpu"} & self.user_settings:
+            del needs["mem_gb"]
         self.jobs.update_parameters(
-            cpus_per_task=resources.cores,
-            mem_gb=ceil((resources.host_memory_bytes or resources.memory_bytes) / 1e9),
-            slurm_gpus_per_node=int(resources.uses_gpu) or None,
+            **{
+                name: value
+                for name, value in needs.items()
+                if name.removeprefix("slurm_") not in self.user_settings
+            }
         )
         job = self.jobs.submit(ResubmittedCall(function), *args)
         self.running.add(job)

@@ -49,7 +49,9 @@ class Damaged(Refused):
 
 
 @contextmanager
-def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Path]:
+def write_atomically(
+    path: str | Path, sync_to_disk: bool = True, accepts_existing_folder: bool = False
+) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` at the end of the `with` block.
 
     The caller writes a file or a folder to the temporary path. Where the block ends
@@ -58,7 +60,9 @@ def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Pa
     Raises OSError where `path` is a folder that is not empty, and on a full disk.
 
     sync_to_disk: whether the content is flushed to the disk (fsync) before the rename,
-    so that it survives a power loss."""
+    so that it survives a power loss.
+    accepts_existing_folder: whether a folder that is not empty at the end stays as it
+    is, without an error: another process has written the same content meanwhile."""
     path = Path(path)
     with raise_full_disk_as_oserror(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +73,12 @@ def write_atomically(path: str | Path, sync_to_disk: bool = True) -> Iterator[Pa
             yield beside / path.name
             if sync_to_disk:
                 fsync_tree(beside / path.name)
-            os.replace(beside / path.name, path)
+            try:
+                os.replace(beside / path.name, path)
+            except OSError as error:
+                is_there = error.errno in (errno.ENOTEMPTY, errno.EEXIST)
+                if not (accepts_existing_folder and is_there):
+                    raise
             if sync_to_disk:
                 fsync_path(path.parent)
     finally:

@@ -205,12 +205,16 @@ def count_cores() -> int:
     """Return the number of CPU cores that this process may use.
 
     Where the system can say so, cores outside of the process's CPU affinity do not
-    count."""
-    return (
+    count, nor those beyond the CPU quota of a container."""
+    cores = (
         len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1
     )
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
 
 
 def find_folder_for_unix_sockets() -> str:

@@ -474,10 +474,9 @@ class Store:
         left out, so that the copy is small enough to commit. An older copy is
         replaced."""
         target = self.records / run.name
-        with disk.write_atomically(target) as folder:
-            shutil.copytree(
-                run.folder, folder, ignore=shutil.ignore_patterns(*NOT_RECORDED, ".*")
-            )
+        not_copied = shutil.ignore_patterns(*NOT_RECORDED, ".*")
+        with disk.write_atomically(target, accepts_existing_folder=True) as folder:
+            shutil.copytree(run.folder, folder, ignore=not_copied)
             disk.write_manifest(folder)
             disk.fsync_tree(folder)
             shutil.rmtree(target, ignore_errors=True)

@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,9 +30,12 @@ SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 NUMBER = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:e[+-]?\d+)?)\s*%?", re.A | re.I)
 # Raise the csv module's limit of 131,072 characters in a cell, as texts may be longer.
 csv.field_size_limit(2**31 - 1)
-# Matches a quoted cell in a line of tab-separated cells. A quote inside such a cell is
-# written twice.
-QUOTED = re.compile(r'(?:^|(?<=\t))"(?:[^"]|"")*"(?=\t|$)', re.MULTILINE)
+# Matches a quoted cell of a table of tab-separated cells. A quote inside such a cell is
+# written twice. The cell has tabs or line breaks, not both: else two stray quotes would
+# make one cell of all rows between them.
+QUOTED = re.compile(
+    r'(?:^|(?<=\t))"(?:(?:[^"\t]|"")*|(?:[^"\n]|"")*)"(?=\t|$)', re.MULTILINE
+)
 
 
 def make_file_content_error(
@@ -196,7 +199,11 @@ def _read_csv_table(
 
     # The first line may be "sep=;", by which a spreadsheet program names the separator.
     names_separator = bool(lines) and re.fullmatch("sep=[,;|\t]", lines[0]) is not None
-    between = lines[0][-1] if names_separator else find_cell_separator(lines)
+    between = (
+        lines[0][-1]
+        if names_separator
+        else find_cell_separator([line for line in lines if line.strip()])
+    )
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
@@ -350,16 +357,26 @@ def download_dataset(dataset_name: str) -> DatasetDict:
         raise ConnectionError(f"{reason}; fix: {fix}") from error
 
 
-def list_labelled_dataset_rows(dataset: Dataset) -> list[Json]:
+def list_labelled_dataset_rows(
+    dataset: Dataset, label_columns: Collection[str] | None = None
+) -> list[Json]:
     """Return the rows of a `datasets.Dataset` as dicts {column: value}.
 
-    Class names take the place of class codes. Rows without a class (None or -1), such
-    as test rows with secret labels, are left out."""
+    Class names take the place of class codes, and None that of a missing class (None or
+    -1). Rows whose label has no class, such as test rows with secret labels, are left
+    out.
+
+    label_columns: the columns of labels; None takes all columns that have classes."""
     classes = {
         c: kind.names for c, kind in dataset.features.items() if hasattr(kind, "names")
     }
-    return [
-        row | {column: names[row[column]] for column, names in classes.items()}
+    named_rows = [
+        row
+        | {
+            column: None if row[column] in (None, -1) else names[row[column]]
+            for column, names in classes.items()
+        }
         for row in dataset.to_list()
-        if all(row[column] is not None and row[column] >= 0 for column in classes)
     ]
+    needed = classes if label_columns is None else classes.keys() & {*label_columns}
+    return [row for row in named_rows if all(row[c] is not None for c in needed)]

@@ -75,7 +75,7 @@ def fetch_checkpoint(checkpoint_name: str) -> Path:
     try:
         with (
             tempfile.TemporaryDirectory() as temporary,
-            disk.write_atomically(target) as made,
+            disk.write_atomically(target, accepts_existing_folder=True) as made,
         ):
             source = here or _download_checkpoint(checkpoint_name, Path(temporary))
             _copy_checkpoint_files(source, made)

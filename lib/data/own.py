@@ -208,12 +208,14 @@ def _find_path_and_columns(location_and_columns: str) -> tuple[Path, ColumnChoic
             f"no data set {location!r}: name one as {HUB}OWNER/NAME or {HUB}OWNER/NAME/PART"
         )
     folder = paths.DATA / "hub" / name
+    if folder.exists() and not _is_saved_dataset(folder):
+        folder /= "default"  # The folder has parts of this data set, fetched by name.
     if not folder.exists():
         dataset = lines.download_dataset(name)
         if "train" not in dataset:
             given = ", ".join(map(str, dataset))
             raise Refused(f"{name} has no split train, but {given}: name another")
-        with disk.write_atomically(folder) as made:
+        with disk.write_atomically(folder, accepts_existing_folder=True) as made:
             dataset.save_to_disk(made)
     return folder, columns
 
@@ -359,8 +361,12 @@ def _convert_dataset_to_user_data(
         elif str(getattr(feature, "dtype", "")).startswith("float"):
             kinds[name] = roles.SCORES
     tables = {}
+    chosen_names, _ = roles.parse_columns_and_label_kind(column_choice)
+    label_columns = chosen_names[-1:] or [
+        name for name in features if roles.is_label_column_name(name)
+    ]
     for split, dataset_part in by_split.items():
-        body = lines.list_labelled_dataset_rows(dataset_part)
+        body = lines.list_labelled_dataset_rows(dataset_part, label_columns or None)
         if lost := len(dataset_part) - len(body):
             count = f"{lost} of {len(dataset_part)} {split} rows"
             remarks.append(f"left out {count} without a class")
@@ -545,6 +551,12 @@ def _check_and_complete_user_data(
     if len(different) < LEAST:
         fault = f"{len(different)} different rows"
         raise make_file_content_error(location, fault, f"at least {LEAST}", "add some")
+    if task.labels:
+        labelled = {*zip(_list_text_pairs(train), train.y.tolist(), strict=True)}
+        if contradicting := len(labelled) - len(different):
+            cautions.append(
+                f"{contradicting} labels contradict that of another row with the same texts"
+            )
     for split, rows in splits.items():
         same = sum(texts in different for texts in _list_text_pairs(rows))
         if split == "train" or not same:
@@ -559,6 +571,16 @@ def _check_and_complete_user_data(
         remarks.append(
             f"development rows are drawn: {len(splits['dev'])} of {len(train)}"
         )
+        if not all(map(len, splits.values())):
+            fault = f"{len(train)} rows that cannot be divided into training and development rows"
+            fix = "add a file dev" + ", or questions about other passages" * task.span
+            raise make_file_content_error(location, fault, "texts on both sides", fix)
+    if task.labels and len(classes := {*splits["dev"].y.tolist()}) == 1:
+        only = f"all {len(splits['dev'])} development rows are of the class "
+        only += (
+            f"{task.labels[classes.pop()]}: add rows of others, since no model can be "
+        )
+        cautions.append(f"{only}above the most frequent class")
     for split, rows in splits.items():
         is_score = not (task.labels or task.span)
         if is_score and len({*rows.y.tolist()}) == 1:

@@ -516,8 +516,10 @@ def _infer_label_kind(
     max_class_count: the largest number of classes if they are whole numbers without
     gaps, such as 1, 2, 3; with gaps it is MOST_GRADES."""
     parted = [n for n in number_by_label if re.search(r"\d[.,]\d", n)]
-    if parted and all(map(THOUSANDS.fullmatch, parted)):
-        row = next(row for row in rows if row.label == parted[0])
+    marks = {mark for n in parted for mark in re.findall(r"(?<=\d)[.,](?=\d)", n)}
+    thousands = [n for n in parted if THOUSANDS.fullmatch(n)]
+    if thousands and (len(thousands) == len(parted) or len(marks) > 1):
+        row = next(row for row in rows if row.label == thousands[0])
         fault = f"label {quote_for_message(row.label)}, with a mark before three digits"
         expected = f"{re.sub('[.,]', '', row.label)} for a whole number"
         fix = f"write it so; decimals are meant by the kind of label, `: {SCORES}`"

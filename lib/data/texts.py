@@ -20,7 +20,7 @@ from lib.core import paths
 from lib.core.disk import read_disk_cache_or_compute
 from lib.core.names import Absent, Refused, check_known_name
 from lib.core.types import Digest, Json
-from lib.data import check_digest, find_local_or_committed_digest
+from lib.data import CODE, check_digest, find_local_or_committed_digest
 from lib.data.lines import iterate_lines
 
 # {"text": name of the corpus, "digest", "documents": their number}, a part of a Spec.
@@ -113,7 +113,7 @@ def read_document_count_and_digest(
 
     key = ["text", corpus_name, max_document_count]
     number, digest = read_disk_cache_or_compute(
-        key, list_corpus_files(corpus_name), count_and_digest_documents
+        key, [*CODE, *list_corpus_files(corpus_name)], count_and_digest_documents
     )
     return number, digest
 

@@ -89,13 +89,7 @@ def load_or_compute_token_rows(
     file = folder / f"{cache_key}.ids"
     if disk.describe_folder_damage(folder) or not file.exists():
         disk.remove_path(folder)
-        try:
-            _write_token_rows(folder, file.name, iterate_rows, input_names)
-        except OSError:
-            # The error does not matter if another process has written the rows
-            # meanwhile.
-            if disk.describe_folder_damage(folder):
-                raise
+        _write_token_rows(folder, file.name, iterate_rows, input_names)
     ids = np.asarray(np.memmap(file, np.int32, "r")).reshape(-1, len(input_names))
     ends = np.asarray(np.load(folder / "ends.npy", "r"))
     return {name: TokenRows(ids[:, i], ends) for i, name in enumerate(input_names)}
@@ -108,7 +102,7 @@ def _write_token_rows(
     input_names: Sequence[ModelInput],
 ) -> None:
     ends = array("q", [0])
-    with disk.write_atomically(folder) as place:
+    with disk.write_atomically(folder, accepts_existing_folder=True) as place:
         place.mkdir()
         with open(place / file_name, "wb") as file:
             for row in iterate_rows():

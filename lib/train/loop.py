@@ -251,6 +251,12 @@ def fit(
                 saved = time.monotonic()
         if best:
             model.load_state_dict(best["weights"])
+        # The loss of the last step was finite before its update.
+        if not all(bool(torch.isfinite(p).all()) for p in parameters):
+            raise FloatingPointError(
+                f"weights are not finite after step {steps} of {steps}: "
+                f"lower Train.lr ({train_settings.lr}) or clip the gradient"
+            )
         seconds = time.monotonic() - began
         model.eval()
     result = {
@@ -411,6 +417,10 @@ def load_checkpoint(
             optimiser.load_state_dict(body["optimiser"])
             break
         except Exception as error:
+            system_errors = (OSError, MemoryError, torch.OutOfMemoryError)
+            is_file_missing = isinstance(error, FileNotFoundError)
+            if isinstance(error, system_errors) and not is_file_missing:
+                raise  # The checkpoint may be sound.
             raise Refused(
                 f"other code wrote {paths.format_project_path(folder)}: delete it"
             ) from error
