@@ -124,7 +124,7 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
 
 @pytest.mark.papers("ghostbert")
 def test_gaps_are_points_above_each_other_row():
-    with_widths = published.compute_printed_gains_of_method(
+    with_widths = published.compute_printed_gains_of_method_over_other_rows(
         "ghostbert", "table4", "Model", "GhostBERT", [1]
     )
     rows = published.make_printed_score_table("ghostbert", "table4", "Model", [1])

@@ -201,27 +201,28 @@ def parse_row_conditions(conditions_text: str | None) -> RowConditions:
     )
 
 
-def parse_comparison_term(
-    term_text: str, added_conditions: RowConditions
+def parse_model_or_difference_of_models(
+    operand_text: str, conditions_for_all_models: RowConditions
 ) -> ComparisonTerm:
     """Parse one operand of a comparison: a model "A [m=3]", or a difference "A over B".
 
     The brackets have conditions on a model's runs. Those after the last model also hold
     for models without brackets, as in "A over B [m=3]".
 
-    added_conditions: ((label, accepted values), ...), added to the conditions of
-    every model. In the text of a comparison they follow "@", as in "A over B > C over D
-    @ task=SST-2"."""
+    conditions_for_all_models: ((label, accepted values), ...), added to the conditions
+    of every model. In the text of a comparison they follow "@", as in "A over B > C
+    over D @ task=SST-2"."""
     models = [
         # pyrefly: ignore[missing-attribute]  # Any text but "" matches.
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups()
-        for part in term_text.split(" over ")
+        for part in operand_text.split(" over ")
     ]
     last_conditions = models[-1][1]
     return tuple(
         (
             label,
-            parse_row_conditions(conditions or last_conditions) + added_conditions,
+            parse_row_conditions(conditions or last_conditions)
+            + conditions_for_all_models,
         )
         for label, conditions in models
     )
@@ -243,7 +244,9 @@ def parse_comparison_side(
     contrast_weights_name: the kind of weights, a key of WEIGHTS such as "per
     doubling"."""
     parts = side_text.split(" | ")
-    forms = [parse_comparison_term(part, added_conditions) for part in parts]
+    forms = [
+        parse_model_or_difference_of_models(part, added_conditions) for part in parts
+    ]
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"\d*\.?\d+", part) or ["nan"])[-1]) for part in parts]

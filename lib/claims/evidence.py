@@ -59,7 +59,7 @@ def select_central_and_project_claims(
 
 
 def list_claim_specs_by_seed(
-    claim: lists.ClaimsCsvRow, store: Store | None = None
+    claim: lists.ClaimsCsvRow, store_of_finished_runs: Store | None = None
 ) -> dict[int, list[Spec]]:
     """Return {seed: the Specs of the runs that test a claim at this seed, each once}.
 
@@ -67,18 +67,19 @@ def list_claim_specs_by_seed(
     a seed are compared, so they have one dtype (`choose_specs_of_one_dtype`).
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
-    store: where finished runs are looked up."""
+    store_of_finished_runs: where finished runs are looked up."""
     grid_rows = list_grid_rows_of_claim(claim)
     return {
         seed: choose_specs_of_one_dtype(
-            (row.spec for row in grid_rows if row.get("seed", seed) == seed), store
+            (row.spec for row in grid_rows if row.get("seed", seed) == seed),
+            store_of_finished_runs,
         )
         for seed in parse_seeds(claim["seeds"])
     }
 
 
 def choose_specs_of_one_dtype(
-    specs: Iterable[Spec], store: Store | None = None
+    specs: Iterable[Spec], store_of_finished_runs: Store | None = None
 ) -> list[Spec]:
     """Return Specs (descriptions of runs) that are compared, each once, in one dtype.
 
@@ -87,17 +88,25 @@ def choose_specs_of_one_dtype(
     else the planned one.
 
     specs: of one seed, in the planned dtype.
-    store: where finished runs are looked up."""
-    store, planned_specs = store or Store(), list(dict.fromkeys(specs))
+    store_of_finished_runs: where finished runs are looked up."""
+    store_of_finished_runs, planned_specs = (
+        store_of_finished_runs or Store(),
+        list(dict.fromkeys(specs)),
+    )
     twins = [spec.float32_spec for spec in planned_specs]
     here = planned_specs if processor.has_bfloat16_instructions() else twins
     return next(
-        (s for s in (planned_specs, twins) if all(map(store.find_run, s))), here
+        (
+            s
+            for s in (planned_specs, twins)
+            if all(map(store_of_finished_runs.find_run, s))
+        ),
+        here,
     )
 
 
 def list_claim_specs_in_run_order(
-    claims: Sequence[lists.ClaimsCsvRow], store: Store | None = None
+    claims: Sequence[lists.ClaimsCsvRow], store_of_finished_runs: Store | None = None
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) that claims need, in order of execution.
 
@@ -107,7 +116,7 @@ def list_claim_specs_in_run_order(
     in the order of these lines; the others follow as given.
 
     claims: statements of the papers that runs test, as rows of `claims.csv`.
-    store: where finished runs are looked up."""
+    store_of_finished_runs: where finished runs are looked up."""
     plan = [
         row["claim"]
         for name in ("plan", "plan_fair")
@@ -117,7 +126,10 @@ def list_claim_specs_in_run_order(
         claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan)
     )
     by_round = zip_longest(
-        *(list_claim_specs_by_seed(claim, store).values() for claim in order),
+        *(
+            list_claim_specs_by_seed(claim, store_of_finished_runs).values()
+            for claim in order
+        ),
         fillvalue=(),
     )
     return list(dict.fromkeys(chain(*chain(*by_round))))
@@ -170,7 +182,9 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
 
 
 def list_plan_line_specs_by_seed(
-    plan_line: planned.RunPlanLine, profile: str, store: Store | None = None
+    plan_line: planned.RunPlanLine,
+    profile: str,
+    store_of_finished_runs: Store | None = None,
 ) -> dict[int, list[Spec]]:
     """Return {seed: Specs (descriptions of runs), each once} of a line of a plan.
 
@@ -179,20 +193,22 @@ def list_plan_line_specs_by_seed(
     are compared, so they have one dtype (`choose_specs_of_one_dtype`).
 
     profile: the size of the experiments, such as "base".
-    store: where finished runs are looked up."""
+    store_of_finished_runs: where finished runs are looked up."""
     grid_rows = plan_line.select_rows(
         list_notebook_runs_to_execute(profile, plan_line.notebook_id)
     )
     return {
         seed: choose_specs_of_one_dtype(
-            (row.spec for row in grid_rows if row.seed == seed), store
+            (row.spec for row in grid_rows if row.seed == seed), store_of_finished_runs
         )
         for seed in plan_line.seeds
     }
 
 
 def list_plan_specs_in_run_order(
-    plan_lines: list[planned.RunPlanLine], profile: str, store: Store | None = None
+    plan_lines: list[planned.RunPlanLine],
+    profile: str,
+    store_of_finished_runs: Store | None = None,
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) of a plan's lines in order of execution.
 
@@ -201,10 +217,13 @@ def list_plan_specs_in_run_order(
     So all models that are compared at one seed are made before the next seed.
 
     profile: the size of the experiments, such as "base".
-    store: where finished runs are looked up."""
+    store_of_finished_runs: where finished runs are looked up."""
     ordered = []
     for _, part in groupby(plan_lines, lambda line: line.step):
-        by_line = [list_plan_line_specs_by_seed(line, profile, store) for line in part]
+        by_line = [
+            list_plan_line_specs_by_seed(line, profile, store_of_finished_runs)
+            for line in part
+        ]
         seeds_of_step = sorted({seed for specs in by_line for seed in specs})
         ordered += [
             spec

@@ -52,9 +52,7 @@ ROLES = (
 
 # What two claims share that make the same comparison: (task, unit, bounds of the
 # claimed region, estimate, lower end of its interval).
-TaskUnitRegionMeanAndIntervalLow: TypeAlias = tuple[
-    str, str, tuple[float, float], float, float
-]
+DuplicateResultKey: TypeAlias = tuple[str, str, tuple[float, float], float, float]
 SectionTitle: TypeAlias = str  # Title of a part of `data/found.md`.
 Markdown: TypeAlias = str
 
@@ -414,13 +412,15 @@ def mark_repeated_comparisons(
     first, result = {}, dict(verdicts)
     for row in read_committed_results_of_other_claims(verdicts, profile):
         if not (row["same_as"] or row["beside"] or is_further_finding(row["claim"])):
-            first.setdefault(make_repeated_comparison_key_of_csv_row(row), row["claim"])
+            first.setdefault(
+                make_key_shared_by_duplicate_results_from_csv_row(row), row["claim"]
+            )
     for id in sorted(verdicts, key=is_further_finding):
         results = []
         for r in verdicts[id].results:
             in_points = r.estimate and r.unit.startswith("points")
             if in_points and not (r.is_single_task_of_mean or r.claim_that_counts_it):
-                other = first.setdefault(make_repeated_comparison_key(r), id)
+                other = first.setdefault(make_key_shared_by_duplicate_results(r), id)
                 if other != id and is_further_finding(id):
                     r = replace(r, claim_that_counts_it=other)
             results.append(r)
@@ -451,7 +451,7 @@ def copy_reference_effects_to_repeated_comparisons(
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
                 effects.setdefault(
-                    make_repeated_comparison_key(r),
+                    make_key_shared_by_duplicate_results(r),
                     (r.printed, r.smallest_effect_of_interest),
                 )
     for row in read_committed_results_of_other_claims(verdicts, profile):
@@ -460,7 +460,8 @@ def copy_reference_effects_to_repeated_comparisons(
                 float(row[end]) if row[end] else None for end in ("printed", "interest")
             )
             effects.setdefault(
-                make_repeated_comparison_key_of_csv_row(row), (printed, interest)
+                make_key_shared_by_duplicate_results_from_csv_row(row),
+                (printed, interest),
             )
     result = {}
     for id, verdict in verdicts.items():
@@ -468,7 +469,7 @@ def copy_reference_effects_to_repeated_comparisons(
         for r in verdict.results:
             if r.claim_that_counts_it and r.estimate and r.reference_effect is None:
                 printed, interest = effects.get(
-                    make_repeated_comparison_key(r),
+                    make_key_shared_by_duplicate_results(r),
                     (r.printed, r.smallest_effect_of_interest),
                 )
                 r = replace(r, printed=printed, smallest_effect_of_interest=interest)
@@ -490,9 +491,9 @@ def read_committed_results_of_other_claims(
     ]
 
 
-def make_repeated_comparison_key(
+def make_key_shared_by_duplicate_results(
     result: words.Result,
-) -> TaskUnitRegionMeanAndIntervalLow:
+) -> DuplicateResultKey:
     """Return what two claims share if they make the same comparison.
 
     It is (task, unit, bounds of the claimed region, estimate, lower end of its
@@ -503,10 +504,11 @@ def make_repeated_comparison_key(
     return result.task, result.unit, result.comparison.bounds, *numbers
 
 
-def make_repeated_comparison_key_of_csv_row(
+def make_key_shared_by_duplicate_results_from_csv_row(
     verdicts_csv_row: CsvRow,
-) -> TaskUnitRegionMeanAndIntervalLow:
-    """Return the key of `make_repeated_comparison_key` for a row of `verdicts.csv`."""
+) -> DuplicateResultKey:
+    """Return the key of `make_key_shared_by_duplicate_results` for a row of
+    `verdicts.csv`."""
     row = verdicts_csv_row
     region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
     numbers = float(row["estimate"]), float(row["low"])

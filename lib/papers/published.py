@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from lib.stats.compare import ScoreTable
 
-# {"row, 3/12, column": difference of two printed scores}. The key names the row, the
-# width (kept heads of 12) and the column of a printed table.
-PointsByRow: TypeAlias = dict[str, float]
+# {"row, 3/12, column": printed score of a method minus that of this row, in the table's
+# unit}. The key names the row, the width (heads of 12 that stay) and the column.
+PointsByRowWidthAndColumn: TypeAlias = dict[str, float]
 PaperFolderName: TypeAlias = str  # Such as "ghostbert".
 PrintedColumn: TypeAlias = str
 PlaceInPaper: TypeAlias = str  # Such as "table03".
@@ -178,31 +178,31 @@ def make_printed_score_table(
     return by_row
 
 
-def compute_printed_gains_of_method(
+def compute_printed_gains_of_method_over_other_rows(
     paper: PaperFolderName,
     table_name: str,
-    label_columns: str | Sequence[str],
-    method_row: str,
+    row_name_columns: str | Sequence[str],
+    method_row_name: str,
     kept_head_counts: Container[int],
-    rename_row: Callable[[Any], str] = str,
-) -> PointsByRow:
+    rename_row_in_result: Callable[[Any], str] = str,
+) -> PointsByRowWidthAndColumn:
     """Return how much higher one printed row scores than each other row of its table.
 
     The result is {"row, 3/12, column": difference in the table's unit}, to show it
     beside measured differences. Rows are compared at the same width (kept heads of 12).
 
     paper, table_name: folder and file name, without suffix, of the table's CSV file.
-    label_columns: the column that names the rows, or several whose texts are joined.
-    method_row: name of the row from which the others are subtracted.
+    row_name_columns: the column that names the rows, or several whose texts are joined.
+    method_row_name: name of the row from which the others are subtracted.
     kept_head_counts: the widths that count.
-    rename_row: f(printed name of a row) -> its name in the result."""
+    rename_row_in_result: f(printed name of a row) -> its name in the result."""
     every = make_printed_score_table(
-        paper, table_name, label_columns, kept_head_counts, rename_row
+        paper, table_name, row_name_columns, kept_head_counts, rename_row_in_result
     )
     points = {}
     for width, row in every:
-        base = every.get((width, method_row), {})
-        for place, value in every[width, row].items() if row != method_row else ():
+        base = every.get((width, method_row_name), {})
+        for place, value in every[width, row].items() if row != method_row_name else ():
             if isinstance(value, PrintedNumber) and isinstance(
                 base.get(place), PrintedNumber
             ):

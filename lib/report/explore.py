@@ -24,7 +24,7 @@ from lib.core.papers import find_notebook_path
 from lib.core.store import Run
 from lib.core.types import Json, ProfileName
 from lib.papers import frontier
-from lib.papers.published import PointsByRow
+from lib.papers.published import PointsByRowWidthAndColumn
 from lib.report import plot, verdicts
 from lib.report.tables import Runs, collect_results
 from lib.stats import compare
@@ -538,7 +538,7 @@ def compute_score_differences_from_baseline(
 
 def plot_score_differences_from_baseline(
     score_differences: pd.DataFrame,
-    printed_baseline_minus_model: PointsByRow,
+    printed_baseline_minus_model: PointsByRowWidthAndColumn,
     title: str,
     baseline_model: str,
     notebook_id: str,

@@ -511,9 +511,10 @@ def blank_scores_of_unshared_seeds(
 ) -> pd.DataFrame:
     """Return a table of scores with nan where no other model has the same seed.
 
-    So where two models are compared, both means are over the same seeds. Scores are
-    compared within a metric and, if "m" is in `model_columns`, within a number of kept
-    heads. A group of scores in which no two models share a seed stays as it is.
+    Models are grouped by metric and, if "m" is in `model_columns`, by their number of
+    heads. A score stays if another model of its group has a score at the same seed. So
+    in a group of two models both means are over the same seeds; in a larger group seeds
+    may still differ. A group in which no two models share a seed stays as it is.
 
     scores: a table of `tabulate_scores_by_run_and_metric`, a line for each run and
     metric.

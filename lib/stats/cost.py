@@ -344,12 +344,12 @@ def flops(
     return products + projection + 2 * h * h + 2 * h * label_count
 
 
-def count_flops_of_layer(
-    hidden_size: int,
+def count_flops_of_transformer_layer(
+    layer_output_width: int,
     layer_input_width: NumberOrTensor,
-    query_key_width: NumberOrTensor,
-    value_width: NumberOrTensor,
-    neuron_count: NumberOrTensor,
+    query_key_width_of_all_heads: NumberOrTensor,
+    value_width_of_all_heads: NumberOrTensor,
+    ffn_neuron_count: NumberOrTensor,
     token_count: int = 128,
 ) -> NumberOrTensor:
     """Count the FLOPs of one encoder layer, whose parts may have any widths.
@@ -357,22 +357,27 @@ def count_flops_of_layer(
     The count is linear in each width. A width may be a tensor, so that an architecture
     search can differentiate the cost. One multiply-accumulate is two FLOPs.
 
-    hidden_size: H, the width of the layer's output.
+    layer_output_width: H, the width of the layer's output.
     layer_input_width: how many of the H inputs the queries, keys and values read.
-    query_key_width: columns of the queries, and as many of the keys.
-    value_width: columns of the values.
-    neuron_count: feed-forward neurons.
+    query_key_width_of_all_heads: columns of the queries, and as many of the keys.
+    value_width_of_all_heads: columns of the values.
+    ffn_neuron_count: feed-forward neurons.
     token_count: tokens of the one input."""
     projections = (
         2
         * token_count
         * (
-            layer_input_width * (2 * query_key_width + value_width)
-            + value_width * hidden_size
+            layer_input_width
+            * (2 * query_key_width_of_all_heads + value_width_of_all_heads)
+            + value_width_of_all_heads * layer_output_width
         )
     )
-    products = 2 * token_count**2 * (query_key_width + value_width)
-    return projections + products + 4 * token_count * hidden_size * neuron_count
+    products = (
+        2 * token_count**2 * (query_key_width_of_all_heads + value_width_of_all_heads)
+    )
+    return (
+        projections + products + 4 * token_count * layer_output_width * ffn_neuron_count
+    )
 
 
 def count_flops_of_layers(
@@ -396,7 +401,7 @@ def count_flops_of_layers(
     for width in widths_by_layer:
         columns = head_size * width["heads"]
         inputs, qk = width.get("embedding", hidden_size), width.get("qk", columns)
-        total += count_flops_of_layer(
+        total += count_flops_of_transformer_layer(
             hidden_size, inputs, qk, width.get("v", columns), width["ffn"], token_count
         )
     return total
