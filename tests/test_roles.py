@@ -170,6 +170,19 @@ def test_a_text_that_says_the_label_is_refused_even_if_it_is_chosen(tmp_path):
     refused(f"{path}: text, mood, label", "'mood' is the label 'label' in other words")
 
 
+def test_a_long_text_with_a_word_of_metadata_in_its_name_is_not_left_out(tmp_path):
+    def review(i):
+        return f"the film number {i} was quite long {i % 7}"
+
+    content = columns(title=TEXT, user_review=review, label=LABEL)
+    path = put(tmp_path, "a.tsv", content)
+    refused(path, "user_review")
+    named = own.infer_task(f"{path}: title, user_review, label")
+    assert named.pair and len(named.labels) == 2
+    short = columns(text=TEXT, post_id=lambda i: f"p{i}", label=LABEL)
+    assert not own.infer_task(str(put(tmp_path, "b.tsv", short))).pair
+
+
 @pytest.mark.parametrize("tail", [": title, body, stars", ": title,body,stars"])
 def test_columns_stand_behind_any_path(tmp_path, tail):
     content = columns(",", title=TEXT, body=TEXT, stars=lambda i: 1 + i % 5)

@@ -62,6 +62,7 @@ OTHERS = {
     *("filename", "user", "username", "split", "fold", "genre", "type", "length"),
     *("len", "count", "confidence", "label", "class", "target", "score", "rating"),
 }
+MOST_WORDS_OF_METADATA = 4  # Words of a cell, on average.
 # Names of columns that only number the rows. pandas writes the last three.
 INDEX = ("#", "", "unnamed: 0", "__index_level_0__")
 CLASSES, SCORES = "classes", "scores"
@@ -178,7 +179,8 @@ def find_text_and_label_columns(
     unclear = [
         name
         for name in unclear
-        if not (name in decided or is_metadata_column_name(name))
+        if name not in decided
+        and (not is_metadata_column_name(name) or _reads_like_text(name, columns))
     ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
@@ -191,6 +193,18 @@ def find_text_and_label_columns(
             unused.setdefault(why, []).append(name or "a column without a name")
     unused_texts = [f"{', '.join(names)} ({why})" for why, names in unused.items()]
     return chosen, unused_texts
+
+
+def _reads_like_text(
+    column_name: str, cells_by_column: Mapping[ColumnName, Sequence[str]]
+) -> bool:
+    """Return whether name and cells of a column are those of a text.
+
+    So "user_review" with sentences is no metadata, though its name has "user"."""
+    cells = cells_by_column.get(column_name, ())
+    word_count = sum(len(cell.split()) for cell in cells)
+    has_text_name = split_column_name_into_words(column_name) & TEXTS
+    return bool(has_text_name) and word_count > MOST_WORDS_OF_METADATA * len(cells)
 
 
 def _explain_unused_column(
