@@ -257,7 +257,7 @@ def trainer(
     seed: the seed of the initial weights, the order of training rows and dropout.
     rows: {"train": Split, "dev": Split} of another task of two classes, in place of the
     generated sentences. Its texts may have only their words (lib.data.grammar)."""
-    from tempfile import mkdtemp
+    from tempfile import TemporaryDirectory
 
     import transformers
 
@@ -267,7 +267,8 @@ def trainer(
     from lib.train.steps.pretrain import write_generated_text_tokenizer
 
     task = data.find_task_by_name("toy", "BigramShift")
-    tokenizer = write_generated_text_tokenizer(_Path(mkdtemp()))
+    with TemporaryDirectory() as folder:
+        tokenizer = write_generated_text_tokenizer(_Path(folder))
     train = options.Train(
         epochs=5,
         batch=32,

@@ -367,8 +367,7 @@ def test_the_first_screen_has_the_words_and_values_of_the_records():
     shut = (
         f"Of {len(held)} with a printed value {len(out)} have it outside our interval"
     )
-    lie = "of these lie in the region that the claim asks for, with another size"
-    assert f"{shut} ({agree} {lie})." in block
+    assert f"{shut} ({agree} of these in the claimed region)." in block
 
 
 def result(low, high, text="a > b", seeds=3, **more):

@@ -410,7 +410,8 @@ def describe_claim_progress(
     store: where finished runs are looked up."""
     clock, words = sweep.TimeForecast(store), {}
     for row in read_verdicts_csv():
-        if row["profile"] == SCALE and row["family"]:
+        is_counted_elsewhere = row["beside"] or row["same_as"]
+        if row["profile"] == SCALE and row["low"] and not is_counted_elsewhere:
             words.setdefault(row["claim"], []).append(row["word"])
     for claim in claims:
         by_seed = list_claim_specs_by_seed(claim, store).values()

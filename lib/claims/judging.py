@@ -831,7 +831,7 @@ def summarise_central_verdicts(verdicts: Mapping[lists.ClaimId, words.Verdict]) 
         f"{len(every) - len(sure)} not measured. "
         f"After Holm's correction {len(stay)} stay (†){kinds}. "
         f"Of {total} with a printed value {out} have it outside our interval ({agree} of "
-        "these lie in the region that the claim asks for, with another size)."
+        "these in the claimed region)."
     )
 
 

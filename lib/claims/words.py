@@ -203,13 +203,17 @@ class Result:
         A mean over tasks has a range, such as "6 to 10 seeds", if some tasks have fewer
         seeds: a seed is left out on a task where a model collapsed (did not learn). For
         measured times it is the number of repetitions, "50 turns", in each of which
-        every model is timed once. It is "no seeds" without an estimate. Templates of
-        pages quote this text."""
+        every model is timed once. While planned seeds are missing it is "3 of 5 planned
+        seeds so far". It is "no seeds" without an estimate. Templates of pages quote
+        this text."""
         replicates = self.comparison.measured_quantity.replicates
         if self.estimate is None:
             return f"no {replicates}"
+        if self.seed_progress_text:
+            return self.seed_progress_text
         fewest = self.estimate.n_seeds
-        if self.collapsed and fewest < self.ended_seed_count:
+        is_mean = self.estimate.n_tasks > 1
+        if self.collapsed and is_mean and fewest < self.ended_seed_count:
             return f"{fewest} to {self.ended_seed_count} {replicates}"
         return f"{fewest} {replicates.removesuffix('s') if fewest == 1 else replicates}"
 
@@ -805,8 +809,15 @@ def make_results_of_comparison(
     ]
     sound = [r.task for r in alone if r.estimate]
     if not sound:
+        place = comparison.text, "/".join(sorted(by_task))
         first = replace(
-            alone[0], task="/".join(sorted(by_task)), is_single_task_of_mean=False
+            alone[0],
+            task=place[1],
+            is_single_task_of_mean=False,
+            printed=inputs.find_mean_effect_over_tasks(inputs.printed_effects, *place),
+            smallest_effect_of_interest=inputs.find_mean_effect_over_tasks(
+                inputs.smallest_effects_of_interest, *place
+            ),
         )
         return [first, *alone]
     part = [row for row in rows if row.get("task") in sound]

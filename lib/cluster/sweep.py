@@ -355,7 +355,11 @@ def execute_specs(
                 ended.add(spec)
                 if call_after_run:
                     call_after_run(spec)
-            bar.update_progress_line(ended, running.values())
+            without_result = {*lost}
+            for spec in waiting:  # Inputs come first.
+                if graph[spec] & without_result:
+                    without_result.add(spec)
+            bar.update_progress_line(ended, running.values(), without_result)
     finally:
         executor.close()
         bar.bar.close()
@@ -416,7 +420,10 @@ class ProgressBar:
         self.wall += clock_seconds
 
     def update_progress_line(
-        self, ended_specs: Collection[Spec], running_specs: Iterable[Spec]
+        self,
+        ended_specs: Collection[Spec],
+        running_specs: Iterable[Spec],
+        lost_specs: Collection[Spec] = (),
     ) -> None:
         """Draw the progress line again, if the last time is long enough ago.
 
@@ -425,7 +432,9 @@ class ProgressBar:
         work that is done, which it writes to its folder.
 
         ended_specs, running_specs: the Specs (descriptions) of runs that have ended and
-        that are running."""
+        that are running.
+        lost_specs: those that failed, or that need one that failed: nothing of them is
+        left to do."""
         if time.monotonic() - self.drawn < self.interval and len(ended_specs) < len(
             self.todo
         ):
@@ -436,7 +445,7 @@ class ProgressBar:
             for spec in running_specs
         }
         shares = {spec: line.get("progress", 0.0) for spec, line in statuses.items()}
-        shares |= dict.fromkeys(ended_specs, 1.0)
+        shares |= dict.fromkeys([*ended_specs, *lost_specs], 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
         self.bar.set_description_str(
             f"{len(ended_specs)}/{len(self.todo)} runs", refresh=False

@@ -17,6 +17,7 @@ import io
 import json
 import os
 import re
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -194,6 +195,11 @@ class Page:
         states = {}
         reasons = {}
         command = notebook.format_notebook_run_command(self.id, self.profile)
+        changed = notebook.list_changed_parameters(self.id, self.parameter_values)
+        for name in ("methods", "budgets", "seeds"):
+            if name in changed:
+                value = json.dumps(self.parameter_values[name], ensure_ascii=False)
+                command += f" --{name} {shlex.quote(value)}"
         how = f"not made yet: `{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
@@ -403,8 +409,9 @@ class Page:
         if plotted_data.dropna(how="all").empty:
             plt.close(figure)
             columns = escape_markdown_line(", ".join(map(str, plotted_data)))
+            draws = f" It draws {columns}." if columns else ""
             return display_text(
-                f"Not measured yet: the picture that belongs here. It draws {columns}."
+                f"Not measured yet: the picture that belongs here.{draws}"
             )
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
@@ -583,7 +590,9 @@ class Page:
             "files": list(dict.fromkeys(self.written_files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | read_commit_hash_as_dict()
-        self._write_file(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
+        self._write_file(
+            f"{self.id}.json", json.dumps(body, indent=1, ensure_ascii=False) + "\n"
+        )
         display_text(
             END.render(
                 body,

@@ -73,8 +73,11 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
     recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
     results: list[Any] = [recorded]
     for row in chain(*builder.rows_by_variable.values()):
-        run = store.look_up_run_and_state(row.spec)["run"]
-        results.append([row.spec.name, run and (run.name, run.origin, run.metrics)])
+        status = store.look_up_run_and_state(row.spec)
+        run = status["run"]
+        why = "" if run else (status["state"], store.explain_missing_run(row.spec))
+        made = run and (run.name, run.origin, run.metrics)
+        results.append([row.spec.name, made, why])
     return disk.digest_values(
         builder.notebook_text, digest_shared_page_inputs(), results
     )
@@ -454,23 +457,24 @@ def convert_notebook_to_html(
     answer, profile (size of the experiments) and files."""
     from nbconvert import HTMLExporter
 
+    parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
+    profile, differs = page_summary["profile"], page_summary["differs"]
+    home = parts.home_folder(profile, differs)
     notebook_json.cells = move_first_picture_below_title(
         drop_empty_sections(notebook_json.cells), notebook_path.name
     )
     for cell in notebook_json.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.render_equations_and_redirect_links(
-                cell.source, notebook_path
+                cell.source, notebook_path, home
             )
         for output in cell.get("outputs", ()):
             if text := output.get("data", {}).get("text/markdown"):
                 output.data["text/markdown"] = (
                     equation.redirect_notebook_links_to_pages(
-                        text, "html", notebook_path
+                        text, "html", notebook_path, home
                     )
                 )
-    parts: Any = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    profile, differs = page_summary["profile"], page_summary["differs"]
     top = parts.top(profile, notebook.read_notebook_title(notebook_path), differs)
     turns = () if differs else find_previous_and_next_pages(page_summary["id"], profile)
     around: Any = {

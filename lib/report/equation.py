@@ -30,7 +30,9 @@ NOTEBOOK = re.compile(r"\]\(([\w./]+\.ipynb)\)")
 LIGHT = re.compile(r"\]\([\w./]+/(\w+)\.page\.md\)")
 
 
-def render_equations_and_redirect_links(markdown: str, notebook_path: Path) -> str:
+def render_equations_and_redirect_links(
+    markdown: str, notebook_path: Path, pages_folder: str = ""
+) -> str:
     """Return a notebook's text for its HTML page, with equations drawn as SVG.
 
     So the page needs no script and no network to show equations. Links to notebooks
@@ -38,16 +40,18 @@ def render_equations_and_redirect_links(markdown: str, notebook_path: Path) -> s
     matplotlib cannot typeset an equation.
 
     markdown: the text of a notebook's cell.
-    notebook_path: the notebook that has the text, since links are relative to it."""
+    notebook_path: the notebook that has the text, since links are relative to it.
+    pages_folder: the folder of the linked pages, seen from this page, with "/" at its
+    end; "" is the folder of this page."""
     return replace_outside_code(
-        redirect_notebook_links_to_pages(markdown, "html", notebook_path),
+        redirect_notebook_links_to_pages(markdown, "html", notebook_path, pages_folder),
         EQUATION,
         render_equation_as_svg,
     )
 
 
 def redirect_notebook_links_to_pages(
-    markdown: str, page_extension: str, notebook_path: Path
+    markdown: str, page_extension: str, notebook_path: Path, pages_folder: str = ""
 ) -> str:
     """Return a notebook's text with links to notebooks turned into links to pages.
 
@@ -57,14 +61,16 @@ def redirect_notebook_links_to_pages(
     markdown: the text of a notebook's cell, or an output in Markdown.
     page_extension: "html" for links to HTML pages, "page.md" for links to Markdown
     pages.
-    notebook_path: the notebook that has the text, since links are relative to it."""
+    notebook_path: the notebook that has the text, since links are relative to it.
+    pages_folder: the folder of the linked pages, seen from this page, with "/" at its
+    end; "" is the folder of this page."""
 
     def make_page_link(match: re.Match[str]) -> str:
         target = os.path.normpath(notebook_path.parent / match[1])
-        return f"]({notebook.make_notebook_id(target)}.{page_extension})"
+        return f"]({pages_folder}{notebook.make_notebook_id(target)}.{page_extension})"
 
     text = replace_outside_code(markdown, NOTEBOOK, make_page_link)
-    return replace_outside_code(text, LIGHT, rf"](\1.{page_extension})")
+    return replace_outside_code(text, LIGHT, rf"]({pages_folder}\1.{page_extension})")
 
 
 def replace_outside_code(

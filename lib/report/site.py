@@ -369,6 +369,7 @@ def write_page_index_of_profile(
         sections=sections,
         working=is_command_running,
         cards=list(filter(None, map(front.make_paper_card, lists.PAPERS))),
+        listed={f"{name}.html" for name in names},
         findings=front.read_readme_findings(),
     )
     disk.write_text_file(folder / "index.html", text)

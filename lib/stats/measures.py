@@ -68,6 +68,15 @@ def smooth_loss(losses: np.ndarray, window_share: float = 0.05) -> np.ndarray:
     return pd.Series(losses, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
+def select_runs_of_trained_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table of runs that are there and trained a model.
+
+    runs_frame: a row for each run, with the columns run (a Run with the stored result,
+    None if missing) and spec (the description of the run)."""
+    trains_model = runs_frame["spec"].map(lambda spec: spec.step in compare.SCORED)
+    return runs_frame[runs_frame["run"].notna() & trains_model]
+
+
 def list_scores_of_uncollapsed_runs(
     frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
 ) -> pd.Series:
@@ -79,8 +88,7 @@ def list_scores_of_uncollapsed_runs(
     frame: a row for each run, with the columns task, run (a Run with the stored result,
     None if missing) and spec (the description of the run).
     columns_by_task: {task: its Columns (metrics on splits)}."""
-    models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
-    made = frame[frame["run"].notna() & models]
+    made = select_runs_of_trained_models(frame)
     sound = made[~compare.make_mask_of_collapsed_runs(made, columns_by_task)]
     return compare.tabulate_scores_by_run_and_metric(sound, columns_by_task)["score"]
 
@@ -100,9 +108,28 @@ def estimate_score_variance_ratio(
     each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
     unused_measure_argument: not used; other measures with this signature need it."""
+    frames = [
+        select_runs_of_trained_models(f) for f in numerator_and_denominator_frames
+    ]
+    # A seed at which one model collapsed is left out for both.
+    collapsed = {
+        place
+        for f in frames
+        for place, has_collapsed in zip(
+            zip(f["task"], f["seed"], strict=True),
+            compare.make_mask_of_collapsed_runs(f, columns_by_task),
+            strict=True,
+        )
+        if has_collapsed
+    }
     a, b = (
-        list_scores_of_uncollapsed_runs(part, columns_by_task).dropna().to_numpy()
-        for part in numerator_and_denominator_frames
+        list_scores_of_uncollapsed_runs(
+            f[[at not in collapsed for at in zip(f["task"], f["seed"], strict=True)]],
+            columns_by_task,
+        )
+        .dropna()
+        .to_numpy()
+        for f in frames
     )
     least = min(len(a), len(b))
     if least < 2 or not b.var():

@@ -601,6 +601,8 @@ def estimate_difference_of_proportions(
     if subtracted_outcomes is not None:
         table = [[k, size - k] for k, size in counts]
         p = float(scipy.stats.fisher_exact(table).pvalue)
+        if p >= 0.05:  # Newcombe's limits may exclude 0 where the exact test does not.
+            low, high = min(low, 0.0), max(high, 0.0)
     mean, low, high = (100 * float(x) for x in (gap, low, high))
     spread = 100 * float(np.sqrt((shares * (1 - shares)).sum()))
     return Estimate(mean, low, high, min(size for _, size in counts), 1, spread, p)

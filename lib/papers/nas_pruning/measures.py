@@ -83,10 +83,13 @@ MEASURES = {
         "abs(before_trim / target - 1) > 0.01",
         is_boolean=True,
     ),
-    "noise": Measure("noise inputs", "1.0 * noise"),
+    "noise": Measure("noise inputs", "1.0 * noise", rounding_step=1.0),
     # At the target of 10 %, where it is compared, 157 of 1,568 inputs are kept.
     "share of noise": Measure(
-        "of the kept inputs", "noise / (noise + pixels)", rounding_step=1 / 157
+        "of the kept inputs",
+        "noise / (noise + pixels)",
+        rounding_step=1 / 157,
+        value_of_no_effect=0.5,  # Half of the inputs are noise.
     ),
     "size": Measure("times the target", "before_trim / target", value_of_no_effect=1.0),
     "swing": Measure(
