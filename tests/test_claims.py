@@ -927,7 +927,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
     assert [r.reason for r in results] == [
         "",
         "the profile mini has no row “z”",
-        "no row of the profile mini is on CoLA or RTE",
+        "no row of this page is on CoLA or RTE at the profile mini",
         "no row of the profile mini has RoBERTa",
     ]
     assert {r.verdict_word for r in results[1:]} == {NOT_MEASURED}

@@ -37,7 +37,8 @@ def claims(monkeypatch):
     there.append(claim("H1", small(96), "10"))
     known = {each["id"]: each for each in there}
     rows = [
-        {"claim": name, "profile": "mini", "family": "bermo", "word": word}
+        {"claim": name, "profile": "mini", "low": "1", "beside": "", "same_as": ""}
+        | {"word": word}
         for name, word in product(known, ["agrees", "too noisy to say"])
     ]
     monkeypatch.setattr(evidence.lists, "read_claims", lambda: known)

@@ -40,7 +40,7 @@ FACTS = {
 NAMES = [
     r"(?:\d+|M)/12",  # widths and shares of FLOPs
     r"(?:10|30|40) % (?:of (?:the FLOPs|its weights)|NAS|on S(?:ST-2|TS-B)|IMP)",
-    r"At 30 %:|, 30 %[:,]|to 10 %|at 10 %",
+    r"At 30 %:|, [13]0 %[:,]|to 10 %|at 10 %",
     r"95 %",
     r"Table 1\b",
     r"STS-B|SST-2|BERT-base|all-MiniLM-L6-v2",
@@ -50,7 +50,7 @@ NAMES = [
     r"8 of 10 against 0 of 10",  # BERMo's Table 3, runs of ten
     r"about 20 new sentences|20 sentences were",
     r"within 0\.2 points on average",  # BERMo's Table 5
-    r"\(N8: a search",
+    r"\(N8: at most a quarter",
     r"10 epochs of the first stage at 1e-4, kernels at 1e-2",  # trial D8 of base
     r"for 10 epochs where 25 are printed",
 ]

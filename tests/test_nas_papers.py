@@ -571,8 +571,8 @@ def test_the_settings_are_those_of_the_report(anywhere):
 def test_variance_ratio_has_the_interval_of_f(monkeypatch):
     monkeypatch.setattr(
         measures,
-        "list_scores_of_uncollapsed_runs",
-        lambda part, _: pd.Series(part, dtype=float),
+        "list_scores_at_seeds_without_collapse",
+        lambda parts, _: [np.asarray(part, float) for part in parts],
     )
     scores = (
         np.random.default_rng(0).normal(size=(1000, 2, 5))

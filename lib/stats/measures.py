@@ -93,6 +93,33 @@ def list_scores_of_uncollapsed_runs(
     return compare.tabulate_scores_by_run_and_metric(sound, columns_by_task)["score"]
 
 
+def list_scores_at_seeds_without_collapse(
+    model_frames: Sequence[pd.DataFrame],
+    columns_by_task: Mapping[str, Sequence[MetricColumn]],
+) -> list[np.ndarray]:
+    """Return the scores in points of each compared model, without collapsed seeds.
+
+    A seed at which one of the models collapsed (scored no better than chance) is left
+    out for all of them, on this task.
+
+    model_frames: for each model a table with a row for each run.
+    columns_by_task: {task: its Columns (metrics on splits)}."""
+    import pandas as pd
+
+    runs = pd.concat(map(select_runs_of_trained_models, model_frames))
+    has_collapsed = compare.make_mask_of_collapsed_runs(runs, columns_by_task)
+    collapsed = pd.MultiIndex.from_frame(runs[["task", "seed"]])[has_collapsed]
+    return [
+        list_scores_of_uncollapsed_runs(
+            frame[~pd.MultiIndex.from_frame(frame[["task", "seed"]]).isin(collapsed)],
+            columns_by_task,
+        )
+        .dropna()
+        .to_numpy()
+        for frame in model_frames
+    ]
+
+
 def estimate_score_variance_ratio(
     numerator_and_denominator_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
@@ -108,28 +135,8 @@ def estimate_score_variance_ratio(
     each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
     unused_measure_argument: not used; other measures with this signature need it."""
-    frames = [
-        select_runs_of_trained_models(f) for f in numerator_and_denominator_frames
-    ]
-    # A seed at which one model collapsed is left out for both.
-    collapsed = {
-        place
-        for f in frames
-        for place, has_collapsed in zip(
-            zip(f["task"], f["seed"], strict=True),
-            compare.make_mask_of_collapsed_runs(f, columns_by_task),
-            strict=True,
-        )
-        if has_collapsed
-    }
-    a, b = (
-        list_scores_of_uncollapsed_runs(
-            f[[at not in collapsed for at in zip(f["task"], f["seed"], strict=True)]],
-            columns_by_task,
-        )
-        .dropna()
-        .to_numpy()
-        for f in frames
+    a, b = list_scores_at_seeds_without_collapse(
+        numerator_and_denominator_frames, columns_by_task
     )
     least = min(len(a), len(b))
     if least < 2 or not b.var():

@@ -32,7 +32,8 @@ from lib.train import loop
 BINS = 50  # Largest number of bins of steps in which logged values are averaged.
 # {part of BERT that is not trained: prefixes of the names of the parameters that are
 # frozen}. With the encoder, the embeddings are frozen too.
-FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
+EMBEDDINGS = ("embeddings.", "embeddings_project.")  # The second is of ELECTRA.
+FROZEN = {"embeddings": EMBEDDINGS, "encoder": (*EMBEDDINGS, "encoder.")}
 
 
 class WeightCounts(NamedTuple):

@@ -98,6 +98,11 @@ def compute_taylor_importance(
         raise Refused(
             f"ranks are of layers of one size, and {why}: rank the whole model"
         )
+    changes = {operation["op"] for operation in parts.get_surgery_operations(model)}
+    if unfit := sorted(changes & {"ghost", "stack", "int8"}):
+        raise Refused(
+            f"ranks are of plain layers, and this model has {', '.join(unfit)}: rank it before"
+        )
     ((head_count, neuron_count),) = sizes
     head_total = torch.zeros(len(layers), head_count)
     neuron_total = torch.zeros(len(layers), neuron_count)
