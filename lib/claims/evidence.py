@@ -89,19 +89,11 @@ def choose_specs_of_one_dtype(
 
     specs: of one seed, in the planned dtype.
     store_of_finished_runs: where finished runs are looked up."""
-    store_of_finished_runs, planned_specs = (
-        store_of_finished_runs or Store(),
-        list(dict.fromkeys(specs)),
-    )
+    store, planned_specs = store_of_finished_runs or Store(), [*dict.fromkeys(specs)]
     twins = [spec.float32_spec for spec in planned_specs]
     here = planned_specs if processor.has_bfloat16_instructions() else twins
     return next(
-        (
-            s
-            for s in (planned_specs, twins)
-            if all(map(store_of_finished_runs.find_run, s))
-        ),
-        here,
+        (s for s in (planned_specs, twins) if all(map(store.find_run, s))), here
     )
 
 
