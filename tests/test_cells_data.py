@@ -180,15 +180,16 @@ def twins():
     """{(claim, cell) of a finding: the claim that has the same comparison before it}.
 
     Central claims come first, then our questions, then findings. A comparison on some
-    of the tasks of another one is the same. Runs are those of mini, and of paper where
-    mini makes none."""
-    found = {"mini": {}, "paper": {}}
+    of the tasks of another one is the same, if the claimed region is. Runs are those of
+    mini, and of paper where mini makes none."""
+    found, region = {"mini": {}, "paper": {}}, {}
     every = {id: line for id, line in lists.read_claims().items() if line["cells"]}
     order = sorted(every, key=lambda id: RANK.index(every[id]["role"]))
     for scale, at in found.items():
         for id in order:
             rows = planned(every[id], scale)
             for one in cells.parse_comparisons(every[id]["cells"]):
+                region[id, one.text] = one.bounds
                 if there := compared(one, rows):
                     at[id, one.text] = there
     same = {}
@@ -198,9 +199,11 @@ def twins():
         at = found["mini" if (claim, text) in found["mini"] else "paper"]
         own = at[claim, text]
         tasks = tasks_of(own)
-        for (other, _), there in at.items():
+        for (other, other_text), there in at.items():
             if order.index(other) >= order.index(claim):
                 break
+            if region[other, other_text] != region[claim, text]:
+                continue
             if tasks <= tasks_of(there) and on(there, tasks) == on(own, tasks):
                 same[claim, text] = other
                 break

@@ -932,7 +932,7 @@ def test_a_cell_without_rows_says_what_the_profile_lacks():
     ]
     assert {r.verdict_word for r in results[1:]} == {NOT_MEASURED}
     assert words.explain_missing_model_row("A at m 3, task CoLA", "base") == (
-        "no row of the profile base is on CoLA"
+        "no row of this page is on CoLA at the profile base"
     )
     assert words.explain_missing_model_row("A at task CoLA", "base", {"CoLA"}) == (
         "the profile base has no row “A at task CoLA”"

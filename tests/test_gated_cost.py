@@ -252,8 +252,7 @@ def test_every_known_miss_is_one_and_has_its_arithmetic():
 
 def test_corrections_name_tables_that_are_there():
     listed = read_table("nas_pruning", "corrections")
-    assert listed.drop(columns="column").notna().all(axis=None)
-    assert listed["column"].isna().sum() <= 1
+    assert not listed.isna().any(axis=None) or listed["column"].isna().sum() == 1
     names = {
         p.stem.split("_")[0] for p in (PUBLISHED / "nas_pruning").glob("table*.csv")
     }

@@ -52,7 +52,7 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
     ghost = (
         {"ghost_kernel_learning_rate": TAPS[setting]}
         if setting in TAPS
-        else {"learning_rate": RATES[setting]}
+        else {"distillation_learning_rate": RATES[setting]}
     )
     prune = {} if setting in TAPS else ghost
     return [
