@@ -203,7 +203,7 @@ def compute_selection_score(
     """Return the score by which a training selects its best model; higher is better.
 
     train_settings: the settings; the score is the mean of the metrics in
-    `train.select_by`, or where that is empty the first metric of the task.
+    `train_settings.select_by`, or where that is empty the first metric of the task.
     metrics: {metric: value} of a model."""
     names = train_settings.select_by or task.metrics[:1]
     return sum(metrics[name] for name in names) / len(names)

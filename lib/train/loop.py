@@ -289,9 +289,9 @@ def list_parameter_groups(
 
     A group is {"params", "lr"}, with "weight_decay" where it differs from the
     optimiser's. The first group has all parameters that are in no other group. Biases
-    and LayerNorms have no weight decay if `train.spare_norms`. The kernels of
-    GhostBERT's convolutions have the learning rate `train.taps` if that is not 0.
-    Groups of the callbacks follow, without weight decay unless they set one. Frozen
+    and LayerNorms have no weight decay if `train_settings.spare_norms`. The kernels of
+    GhostBERT's convolutions have the learning rate `train_settings.taps` if that is not
+    0. Groups of the callbacks follow, without weight decay unless they set one. Frozen
     parameters, and those that a callback updates itself, are in no group.
 
     train_settings: the settings, such as the learning rate.
