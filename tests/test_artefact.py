@@ -159,6 +159,18 @@ def test_a_figure_overwrites_no_table(page):
     assert "81.2" not in (page.folder / f"{NAME}.figure.csv").read_text()
 
 
+@pytest.mark.parametrize("user_notes", [["Data: a$b$.csv."], []])
+def test_a_dollar_in_a_users_name_is_no_formula(page, monkeypatch, user_notes):
+    notes = property(lambda self: user_notes)
+    monkeypatch.setattr(artefact.Page, "custom_data_and_model_notes", notes)
+    figure, axis = plt.subplots()
+    axis.set(title=r"price in a$b_\$c$.csv" if user_notes else "$b_1$", xticks=[0])
+    axis.set_xticklabels([r"$\nosuchword$" if user_notes else "$b_1$"])
+    page.show_figure(figure, pd.DataFrame({"x": [1, 2]}))
+    assert axis.title.get_parse_math() == (not user_notes)
+    assert (page.folder / f"{NAME}.png").stat().st_size
+
+
 def test_what_has_no_run_says_what_it_would_show(page):
     page.show_figure(plt.subplots()[0], pd.DataFrame(columns=["candidate", "final"]))
     page.show_table(compare.join_tables_by_row(), "Scores of nothing")

@@ -690,7 +690,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
     monkeypatch.setattr(site, "render_page", pause)
     (path,) = workbook.glob("data_t02*")
     scope = grids.make_profile_with_user_data("toy", "", "")
-    pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, store.Store())
+    pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, Store())
     begun = pages.builders[0].folder / "begun"
     with pytest.raises(KeyboardInterrupt), pages.render_pages_during_runs():
         while not begun.exists():
@@ -708,14 +708,14 @@ def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
     made_of = {"name": "a", "digest": "0" * 64}
     runs = [Spec("checkpoint", made_of).with_seed(seed) for seed in (0, 1)]
     grid = {path: {"grid": [Row(run) for run in runs]}}
-    pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
+    pages = site.Report(scope, {"profile": "toy"}, grid, {}, Store())
     pages.render_pages_completed_by_run(runs[0])
     with pages.render_pages_during_runs():
         pass
     pages.render_pages_completed_by_run(runs[1])
     (page,) = pages.builders
     assert not (page.unfinished_specs or page.failure_reason or page.last_tried_digest)
-    pages = site.Report(scope, {"profile": "toy"}, grid, {}, store.Store())
+    pages = site.Report(scope, {"profile": "toy"}, grid, {}, Store())
     for run in runs:
         pages.render_pages_completed_by_run(run)
     assert not (
@@ -852,6 +852,14 @@ def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, ca
     assert __main__.main(["plan"]) == 1
     told = capsys.readouterr().out
     assert f"{one.name}, its cell tagged 'parameters': SyntaxError" in told
+    page = paths.FIGURES / "toy" / f"{one.stem}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("the page of the standard notebook")
+    error = ValueError("its cell tagged 'parameters': SyntaxError")
+    site.Report("toy", {}, {}, {one: error}, Store())
+    # Where the page of this notebook belongs is not known.
+    assert page.read_text() == "the page of the standard notebook"
+    assert "SyntaxError" in (page.parent / "index.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -1103,8 +1111,19 @@ def test_a_text_from_data_is_shown_as_it_is(text):
 
 def test_code_in_a_text_stays_code():
     """Pages tell commands so."""
+    from nbconvert.filters import markdown2html
+
     told = "not made yet: `python -m lib run x --data 'a_b_ [c](d)'` makes it"
     assert tables.escape_markdown_line(told) == told
+    code = "a <b> & *c* &lt;"
+    for shape, escape in (
+        ("- {}\n", tables.escape_markdown_line),
+        ("| a |\n| --- |\n| {} |\n", tables.escape_markdown_cell),
+    ):
+        shown = markdown2html(shape.format(escape(f"x `{code}` <b>")))
+        assert f"x <code>{html.escape(code)}</code> &lt;b&gt;" in shown
+    assert tables.escape_markdown_line("`a | b`") == "`a | b`"
+    assert tables.escape_markdown_cell("`a | b` | c") == r"`a \| b` \| c"
 
 
 WRONG = [

@@ -32,6 +32,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from IPython.display import display
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from lib.claims import judging as source
 from lib.claims import lists, notebook
@@ -427,6 +428,10 @@ class Page:
         ):
             remark = "toy scale, but for what is called recorded or published"
             figure.text(1, 1, remark, ha="right", va="bottom", color="grey", fontsize=9)
+        if self.custom_data_and_model_notes:
+            # A user's names may hold a $, which matplotlib would read as a formula.
+            for text in figure.findobj(Text):
+                text.set_parse_math(False)
         plot.wrap_long_texts(figure)
         svg = render_figure_svg(figure)
         self._write_file(f"{stem}.svg", svg)

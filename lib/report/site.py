@@ -109,10 +109,14 @@ class Report:
                 )
             except disk.Damaged:
                 raise
-            # A damaged notebook must not stop the pages of other notebooks.
+            # A damaged notebook must not stop the pages of other notebooks. It could be
+            # a changed copy, so the page of the standard notebook is not deleted.
             except ValueError as error:
-                builder = PageBuilder(path, paths.FIGURES / profile[:])
-                why = why or error
+                reason = paths.hide_local_paths(format_error_in_one_line(why or error))
+                builder = PageBuilder(
+                    path, paths.FIGURES / profile[:], failure_reason=reason
+                )
+                why = None
             if why:
                 builder.record_failure_and_delete_html(format_error_in_one_line(why))
             self.builders.append(builder)

@@ -463,7 +463,7 @@ def split_frame_by_model(frame: pd.DataFrame) -> dict[ModelName, pd.DataFrame]:
 
 
 # Matches what is escaped in a text, so that Markdown shows it as it is. In the order of
-# the pattern: a code span, in which only * and | are escaped; a backslash before a
+# the pattern: a code span, which stays as it is; a backslash before a
 # punctuation mark; one of * | `; the bracket before a link's target; _ or ~~ of
 # emphasis or strikethrough; web addresses.
 MARK = re.compile(
@@ -480,29 +480,32 @@ def escape_markdown_line(text: object) -> str:
 
     Texts may come from a user's data, such as names of classes and files, and must not
     be read as markup."""
-    return BEGIN.sub(r"\\", escape_markdown_cell(text))
+    return BEGIN.sub(r"\\", MARK.sub(escape_markdown_match, escape_html_line(text)))
 
 
 def escape_markdown_cell(text: object) -> str:
     """Return a text escaped for a cell of a Markdown table.
 
-    Markup that counts only at the beginning of a line is not escaped."""
-    text = " ".join(html.escape(str(text), quote=False).split())
-    return MARK.sub(escape_markdown_match, text)
+    Markup that counts only at the beginning of a line is not escaped. A | ends a cell
+    even in a code span, so it is escaped there too."""
+    return re.sub(
+        r"(?<!\\)\|", r"\|", MARK.sub(escape_markdown_match, escape_html_line(text))
+    )
+
+
+def escape_html_line(text: object) -> str:
+    """Return a text on one line, in which <, > and & are not read as HTML."""
+    return " ".join(html.escape(str(text), quote=False).split())
 
 
 def escape_markdown_match(markup_match: re.Match[str]) -> str:
     """Return markup that was found in a Markdown text, escaped as plain text.
 
-    The markup gets a backslash before it. A code span stays code; only * and | in it
-    get a backslash.
+    The markup gets a backslash before it. A code span stays as it was written, since
+    nothing in it is markup: Markdown itself escapes it for HTML.
 
     markup_match: a match of the pattern MARK. Its group 1 is the code span, if any."""
-    return (
-        re.sub(r"[*|]", r"\\\g<0>", markup_match[0])
-        if markup_match[1]
-        else rf"\{markup_match[0]}"
-    )
+    return html.unescape(markup_match[0]) if markup_match[1] else rf"\{markup_match[0]}"
 
 
 def join_header_levels(
