@@ -416,6 +416,8 @@ def test_a_seed_of_the_plan_is_made_in_the_one_dtype_that_the_processor_has(
     assert [list_dtypes(specs) for specs in missing.values()] == [{dtype}] * 5
     recorded = evidence.list_plan_line_specs_by_seed(line, "base", Store())
     assert list_dtypes(recorded[10]) == {"bfloat16"}
+    of_page = evidence.list_notebook_specs(["nas_t02"], "mini", empty)
+    assert list_dtypes(of_page) == {dtype}
 
 
 @pytest.mark.papers("bermo")

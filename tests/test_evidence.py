@@ -158,7 +158,7 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
         evidence, "list_claim_specs_in_run_order", lambda claims, store=None: []
     )
     asked = importance(small(64)).with_seed(10)
-    monkeypatch.setattr(evidence, "list_notebook_specs", lambda pages, profile: [asked])
+    monkeypatch.setattr(evidence, "list_notebook_specs", lambda *_: [asked])
     assert (
         evidence.execute_and_record_missing_runs(
             [], store, workers=1, notebook_patterns_instead_of_claims=["a page"]

@@ -152,15 +152,21 @@ def select_plan_lines(
     return [line for line in every if line.claim_id in ids]
 
 
-def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[Spec]:
+def list_notebook_specs(
+    notebook_patterns: Sequence[str],
+    profile: str,
+    store_of_finished_runs: Store | None = None,
+) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks list, ordered by seed.
 
     Each Spec occurs once. `execute_and_record_missing_runs` takes these Specs to make
-    runs that a notebook shows but that no claim compares. Raises Refused for a pattern
-    that fits no notebook.
+    runs that a notebook shows but that no claim compares. The runs of a seed on a task
+    are compared, so they have one dtype (`choose_specs_of_one_dtype`). Raises Refused
+    for a pattern that fits no notebook.
 
     notebook_patterns: parts of notebooks' ids or paths, or globs (`find_notebooks`).
-    profile: the size of the experiments, such as "mini"."""
+    profile: the size of the experiments, such as "mini".
+    store_of_finished_runs: where finished runs are looked up."""
     grid_rows = list(
         chain(
             *(
@@ -169,8 +175,18 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
             )
         )
     )
-    ordered = sorted(grid_rows, key=lambda row: row.get("seed", 0))
-    return list(dict.fromkeys(row.spec for row in ordered))
+    compared: dict[tuple[int, str], list[Spec]] = {}
+    for row in sorted(grid_rows, key=lambda row: row.get("seed", 0)):
+        compared.setdefault((row.get("seed", 0), row.get("task", "")), []).append(
+            row.spec
+        )
+    return list(
+        dict.fromkeys(
+            spec
+            for specs in compared.values()
+            for spec in choose_specs_of_one_dtype(specs, store_of_finished_runs)
+        )
+    )
 
 
 def list_plan_line_specs_by_seed(
@@ -261,7 +277,9 @@ def execute_and_record_missing_runs(
         else select_plan_lines(profile)
     )
     if notebook_patterns_instead_of_claims:
-        requested = list_notebook_specs(notebook_patterns_instead_of_claims, profile)
+        requested = list_notebook_specs(
+            notebook_patterns_instead_of_claims, profile, store
+        )
     else:
         requested = list_specs(claims_or_plan_lines)
     results = {*requested, *find_architecture_searches_among_inputs(requested)}
