@@ -162,12 +162,8 @@ def parse_profile_and_parameters(
     and seeds."""
     from lib.papers import grids
 
-    scope = grids.make_profile_with_user_data(
-        grids.find_profile_settings(args.profile).name,
-        args.data,
-        args.model,
-        args.length,
-    )
+    grids.find_profile_settings(args.profile)  # An unknown profile is refused.
+    scope = grids.find_profile_of_parameters(vars(args))
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.get_notebook_parameters(scope) | lists
 

@@ -608,9 +608,7 @@ def measure_command(words, **variables):
 
 def list_own_specs(profile, rows_folder, model_folder, seed):
     """Return {model of SIX: its Spec} on a reader's rows."""
-    profile = grids.make_profile_with_user_data(
-        profile, str(rows_folder), str(model_folder)
-    )
+    profile = grids.ProfileWithUserData(profile, str(rows_folder), str(model_folder))
     (task,) = grids.select_tasks(profile, tasks_by_profile=frontier.TASKS)
     return {
         name: frontier.TABLE[name].make_spec(profile, task, HALF).with_seed(seed)

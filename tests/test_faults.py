@@ -37,7 +37,6 @@ from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data import lines, models, own
-from lib.papers import grids
 from lib.report import builder, site, tables
 from lib.train import loop
 
@@ -689,8 +688,7 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
 ):
     monkeypatch.setattr(site, "render_page", pause)
     (path,) = workbook.glob("data_t02*")
-    scope = grids.make_profile_with_user_data("toy", "", "")
-    pages = site.Report(scope, {"profile": "toy"}, {path: {}}, {}, Store())
+    pages = site.Report("toy", {"profile": "toy"}, {path: {}}, {}, Store())
     begun = pages.builders[0].folder / "begun"
     with pytest.raises(KeyboardInterrupt), pages.render_pages_during_runs():
         while not begun.exists():
@@ -704,18 +702,17 @@ def test_a_page_at_work_says_nothing_when_its_command_is_stopped(
 
 def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
     (path,) = workbook.glob("data_t02*")
-    scope = grids.make_profile_with_user_data("toy", "", "")
     made_of = {"name": "a", "digest": "0" * 64}
     runs = [Spec("checkpoint", made_of).with_seed(seed) for seed in (0, 1)]
     grid = {path: {"grid": [Row(run) for run in runs]}}
-    pages = site.Report(scope, {"profile": "toy"}, grid, {}, Store())
+    pages = site.Report("toy", {"profile": "toy"}, grid, {}, Store())
     pages.render_pages_completed_by_run(runs[0])
     with pages.render_pages_during_runs():
         pass
     pages.render_pages_completed_by_run(runs[1])
     (page,) = pages.builders
     assert not (page.unfinished_specs or page.failure_reason or page.last_tried_digest)
-    pages = site.Report(scope, {"profile": "toy"}, grid, {}, Store())
+    pages = site.Report("toy", {"profile": "toy"}, grid, {}, Store())
     for run in runs:
         pages.render_pages_completed_by_run(run)
     assert not (

@@ -106,7 +106,7 @@ def _measure_coverage_cached(
     max_length: int,
     *tokenizer_files: disk.FileMetadata,
 ) -> TokenizerCoverage | None:
-    tokenizer = _load_tokenizer(Path(tokenizer_folder))
+    tokenizer = load_tokenizer(Path(tokenizer_folder))
     if tokenizer is None:
         return None
     rows = split.select_rows(range(min(ROWS, len(split))))
@@ -124,7 +124,11 @@ def _measure_coverage_cached(
     )
 
 
-def _load_tokenizer(folder: Path) -> Tokenizer | None:
+def load_tokenizer(folder: Path) -> Tokenizer | None:
+    """Return the tokenizer in a folder, without the import of transformers.
+
+    None where the folder has no files of a BERT tokenizer or of the tokenizers library.
+    Raises Exception where they are damaged."""
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
     saved, words, config = (folder / name for name in FILES)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from lib.core import paths
 from lib.core.names import HEADLESS, VOCABULARIES, Absent, Refused
 from lib.core.types import EncoderFamily, Json
 from lib.data import Task, lines, models
+from lib.data.feed import load_tokenizer
 from lib.model.places import FFN1, FFN2, LINEAR, NAMES, STACKS
 from lib.stats.cost import Shape, list_config_size_fields, read_shape_of_config
 
@@ -125,8 +126,10 @@ def check_encoder_can_be_trained(folder: Path, task_to_train: Task | None) -> No
     folder: a folder written by `save_pretrained` of transformers.
     task_to_train: the task to be trained. With None the encoder has to read pairs of
     texts, and a task head in the folder is not checked."""
-    if file := find_missing_model_file(folder):
-        raise Absent(f"no model {str(folder)!r}: {explain_missing_file(folder, file)}")
+    for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
+        if not any((folder / name).is_file() for name in names):
+            why = explain_missing_file(folder, " or ".join(names))
+            raise Absent(f"no model {str(folder)!r}: {why}")
     for file in data.list_checkpoint_files(folder):
         with open(file, "rb") as opened:
             if opened.read(len(POINTER)) == POINTER:
@@ -158,24 +161,14 @@ def check_encoder_can_be_trained(folder: Path, task_to_train: Task | None) -> No
         raise Refused(f"{folder}: {'; '.join(wrong)}")
 
 
-def find_missing_model_file(folder: Path) -> str | None:
-    """Return the name of the first file that a model folder lacks, or None.
-
-    Needed are a configuration, weights in safetensors, and a vocabulary. For the
-    vocabulary several names are allowed, which are joined by " or "."""
-    for names in ((CONFIG,), (data.WEIGHTS,), VOCABULARIES):
-        if not any((folder / name).is_file() for name in names):
-            return " or ".join(names)
-    return None
-
-
 def explain_missing_file(folder: Path, missing_file: str) -> str:
     """Return why a model folder lacks a file, with a fix, as text of an error message.
 
     The fix depends on the files that are there: an adapter has to be merged, weights in
     parts have to be saved again, and so on.
 
-    missing_file: what `find_missing_model_file` returned, such as "config.json"."""
+    missing_file: such as "config.json", or several names of which one is needed,
+    joined by " or "."""
     quoted = shlex.quote(str(folder))
     if not folder.is_dir():
         fetch = f"fix: python -m lib fetch {quoted}, then the same command"
@@ -219,8 +212,7 @@ def read_configuration(folder: Path) -> ConfigJson:
     Raises Refused where it is no encoder that can be used here: for an unknown
     model_type, for impossible sizes, for a position table of fewer than 128 tokens, and
     for a decoder."""
-    body = lines.read_json_or_parquet_file(file := folder / CONFIG)
-    config = body if isinstance(body, dict) else {}
+    config = read_json_object(file := folder / CONFIG)
     family = config.get("model_type")
     if family not in FAMILIES:
         fault = f"a model of type {family!r}"
@@ -352,7 +344,6 @@ def read_tokenizer_ids(folder: Path, family: EncoderFamily) -> TokenizerIds:
     vocabulary lacks gets the next free id.
 
     family: the encoder's model_type, for tokenizers that do not name their class."""
-    body = read_json_object(folder / VOCABULARIES[0])
     settings = read_json_object(folder / SETTINGS)
     cls = settings.get("tokenizer_class") or f"{family}tokenizer"
     kind = cls.lower().removesuffix("fast").removesuffix("tokenizer")
@@ -363,7 +354,8 @@ def read_tokenizer_ids(folder: Path, family: EncoderFamily) -> TokenizerIds:
         ).items()
         if name.endswith("_token") and value and value is not True
     }
-    ids = read_vocabulary(folder, body) | read_json_object(folder / "added_tokens.json")
+    vocabulary = read_vocabulary(folder)
+    ids = vocabulary.id_by_token | read_json_object(folder / "added_tokens.json")
     for number, token in settings.get("added_tokens_decoder", {}).items():
         ids[extract_token_text(token)] = int(number)
     size = 1 + max(ids.values(), default=-1)
@@ -372,11 +364,11 @@ def read_tokenizer_ids(folder: Path, family: EncoderFamily) -> TokenizerIds:
             ids[token], size = size, size + 1
     pad = ids[special["pad_token"]] if "pad_token" in special else -1
     by_default = ["token_type_ids"] * (kind in ("bert", "electra"))
-    form = json.dumps(body.get("post_processor") or {"type": "BertProcessing"})
     has_types = "token_type_ids" in (settings.get("model_input_names") or by_default)
-    is_second = '"type_id": 1' in form or "BertProcessing" in form
     return TokenizerIds(
-        size, pad if kind in SPECIAL else None, 1 + (has_types and is_second)
+        size,
+        pad if kind in SPECIAL else None,
+        1 + (has_types and vocabulary.marks_second_text),
     )
 
 
@@ -387,32 +379,26 @@ def extract_token_text(token_entry: Any) -> str:
     return str(token_entry["content"] if isinstance(token_entry, dict) else token_entry)
 
 
-def read_vocabulary(folder: Path, tokenizer_json: Json) -> dict[Token, TokenId]:
-    """Return {token: id} of the tokenizer in a folder.
+class Vocabulary(NamedTuple):
+    id_by_token: dict[Token, TokenId]
+    marks_second_text: bool  # Whether the second text of a pair gets the token type 1.
 
-    It reads tokenizer.json, or else vocab.txt or vocab.json. Raises Refused for a
-    tokenizer.json without a vocabulary.
 
-    tokenizer_json: the content of the folder's tokenizer.json, {} if that is
-    missing."""
-    if (folder / VOCABULARIES[0]).exists():
-        table = tokenizer_json.get("model", {}).get("vocab")
-        if not table:
-            file = folder / VOCABULARIES[0]
-            fix = "save the tokenizer again"
-            raise lines.make_file_content_error(
-                file, "no model.vocab", "a vocabulary", fix
-            )
-        if isinstance(table, list):  # A unigram tokenizer has pairs (token, score).
-            table = {token: number for number, (token, _) in enumerate(table)}
-        added = {
-            token["content"]: token["id"]
-            for token in tokenizer_json.get("added_tokens", [])
-        }
-        return table | added
-    if (file := folder / "vocab.txt").exists():
-        return {token: number for number, token in enumerate(lines.read_lines(file))}
-    return read_json_object(folder / "vocab.json")
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """Return the Vocabulary of the tokenizer in a folder: its tokens with their ids.
+
+    It reads tokenizer.json, or else vocab.txt or vocab.json. Raises Refused for a file
+    that is no tokenizer."""
+    file = next(filter(Path.exists, (folder / name for name in VOCABULARIES)))
+    try:
+        tokenizer = load_tokenizer(folder)
+        if tokenizer:
+            types = tokenizer.encode("a", "b").type_ids
+            return Vocabulary(tokenizer.get_vocab(), 1 in types)
+    except Exception as error:  # The library raises no narrower class.
+        fix = "save the tokenizer again"
+        raise lines.make_file_content_error(file, error, "a tokenizer", fix) from None
+    return Vocabulary(read_json_object(file), True)
 
 
 def list_tokenizer_errors(

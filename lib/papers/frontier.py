@@ -348,11 +348,7 @@ def list_flops_budgets_in_twelfths(
         profile
     ):
         return []  # Searches do not support questions on passages.
-    low = (
-        method.find_least_flops_share(profile) * HEADS
-        if method.find_least_flops_share
-        else 0
-    )
+    low = method.find_least_flops_share(profile) * HEADS
     return [m for m in possible_widths if m > low]
 
 
@@ -384,9 +380,7 @@ def count_method_flops(
             base, method.kept_parts, flops_budget_in_twelfths
         )
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
-    return total + (
-        method.count_added_flops(profile) if method.count_added_flops else 0
-    )
+    return total + method.count_added_flops(profile)
 
 
 def list_kept_widths_of_layers(

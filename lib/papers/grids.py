@@ -183,13 +183,6 @@ START_SECONDS = 5.0
 READING = ("states", "quantise", "predict")
 # Users may cut the rows of their own data to this number of tokens or more.
 SHORTEST = 8
-# Parameters of notebooks and options of commands that together say which profile, data
-# and encoder are used.
-PARAMETERS = (
-    "profile",
-    "data",
-    "model",
-)
 
 
 def find_profile_settings(profile: ProfileName) -> SimpleNamespace:
@@ -238,6 +231,19 @@ def list_encoder_families(profile: ProfileName) -> tuple[EncoderFamily, ...]:
     return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
 
 
+def find_checkpoint_name(profile: ProfileName, family: EncoderFamily) -> str:
+    """Return the name of an experiment's published encoder, such as "bert-base-uncased".
+
+    It is "" at "toy", whose encoder is pre-trained here. Raises Refused for a family
+    that the experiment does not have.
+
+    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
+    family: such as "bert" or "roberta"."""
+    families = list_encoder_families(profile)
+    check_known_name(f"kind of encoder in profile {profile!r}", family, families)
+    return CHECKPOINTS.get(profile, {}).get(family, "")
+
+
 def get_encoder_display_name(profile: ProfileName) -> str:
     """Return the name of an experiment's encoder on report pages, such as "MiniLM".
 
@@ -263,16 +269,8 @@ def backbone_spec(profile: ProfileName, family: EncoderFamily = "bert") -> Spec:
             {"name": folder, "digest": data.digest_local_checkpoint(folder)},
             seed=0,
         )
-    check_known_name(
-        f"kind of encoder in profile {profile!r}",
-        family,
-        list_encoder_families(profile),
-    )
-    return (
-        toy_backbone_spec()
-        if profile == "toy"
-        else checkpoint_spec(CHECKPOINTS[profile][family])
-    )
+    checkpoint_name = find_checkpoint_name(profile, family)
+    return checkpoint_spec(checkpoint_name) if checkpoint_name else toy_backbone_spec()
 
 
 @cache_results_while_enabled
@@ -320,13 +318,8 @@ def find_encoder_shape(profile: ProfileName, family: EncoderFamily = "bert") -> 
     family: such as "bert"; a user's own encoder has one shape for all families."""
     if folder := get_attribute_of_profile_with_user_data(profile, "model"):
         return read_encoder_shape(folder)
-    check_known_name(
-        f"kind of encoder in profile {profile!r}",
-        family,
-        list_encoder_families(profile),
-    )
-    if profile != "toy":
-        return SHAPES[CHECKPOINTS[profile][family].removesuffix("-uncased")]
+    if checkpoint_name := find_checkpoint_name(profile, family):
+        return SHAPES[checkpoint_name.removesuffix("-uncased")]
     model = TOY["model"]
     return Shape(
         "bert",
@@ -393,7 +386,7 @@ class ProfileWithUserData(str):
         return self
 
     def __str__(self) -> str:
-        names = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
+        names = " and ".join(name for name in ("data", "model") if getattr(self, name))
         return f"{self[:]}, own {names}"
 
     @property
@@ -409,10 +402,10 @@ class ProfileWithUserData(str):
 
         It is the user's own encoder, if there is one. It is None where the encoder was
         not downloaded to this machine."""
-        names = CHECKPOINTS.get(self[:], {})
-        if self.model or not names:
-            return Path(self.model) if self.model else None
-        return data.find_checkpoint_folder_with_file(names["bert"], "config.json")
+        if self.model:
+            return Path(self.model)
+        checkpoint_name = CHECKPOINTS[self[:]]["bert"]
+        return data.find_checkpoint_folder_with_file(checkpoint_name, "config.json")
 
     @property
     def token_limit(self) -> TokenCount:
@@ -441,27 +434,6 @@ class ProfileWithUserData(str):
         )
 
 
-def make_profile_with_user_data(
-    profile: ProfileName,
-    data: UserDataText = "",
-    model: EncoderFolder = "",
-    length: TokenCount = 0,
-) -> ProfileName:
-    """Return a ProfileWithUserData if data, model or length are given, else the name
-    alone.
-
-    A ProfileWithUserData is the name of an experiment's size with a user's own data or
-    encoder. Raises Refused where they do not fit together.
-
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper".
-    data: the user's data, one line of text that names a file and its columns, or "".
-    model: folder of the user's encoder, or "".
-    length: tokens to which rows of the data are cut; 0 takes those of the profile."""
-    if data or model or length:
-        return ProfileWithUserData(profile, data, model, length)
-    return profile
-
-
 def find_truncation_length(profile: ProfileName) -> TokenCount:
     """Return the number of tokens to which an experiment cuts its rows.
 
@@ -481,15 +453,20 @@ def find_profile_of_parameters(
     user's rows) or `model` (a user's encoder) are set, it is a ProfileWithUserData, a
     str that has them as attributes. In a notebook without the parameter `data`, the
     parameter `model` names a model of a paper, such as "TinyBERT-4L". So there only
-    `profile` is read.
+    `profile` is read. Raises Refused where data, encoder and length do not fit
+    together.
 
-    notebook_parameters: {parameter: value}, with at least `profile`."""
-    parameters = (
-        (*PARAMETERS, "length") if "data" in notebook_parameters else PARAMETERS[:1]
-    )
-    return make_profile_with_user_data(
-        **{n: notebook_parameters[n] for n in parameters if n in notebook_parameters}
-    )
+    notebook_parameters: {parameter: value}, with at least `profile`; others that a
+    ProfileWithUserData does not have are not read."""
+    profile = notebook_parameters["profile"]
+    if "data" not in notebook_parameters:
+        return profile
+    choices = {
+        name: notebook_parameters[name]
+        for name in ("data", "model", "length")
+        if name in notebook_parameters
+    }
+    return ProfileWithUserData(profile, **choices) if any(choices.values()) else profile
 
 
 def get_notebook_parameters(profile: ProfileName) -> dict[ParameterName, Any]:

@@ -45,18 +45,18 @@ class CompressionMethod:
     count_flops: f(profile) -> FLOPs of the model; None counts those of the
     `kept_parts`.
     count_added_flops: f(profile) -> FLOPs of added parts, such as ghost modules, on top
-    of those of the kept heads and neurons; None where nothing is added.
+    of those of the kept heads and neurons; 0 where nothing is added.
     find_least_flops_share: f(profile) -> the smallest share, from 0 to 1, of the whole
     model's FLOPs to which this method can reduce a model. Only budgets above it have a
-    student. None where the method reaches every budget."""
+    student. It is 0 where the method reaches every budget."""
 
     kind: MethodKind
     make_spec: SpecMaker
     kept_parts: str = "width"
     has_single_model: bool = False
     count_flops: Callable[[ProfileName], int] | None = None
-    count_added_flops: Callable[[ProfileName], int] | None = None
-    find_least_flops_share: Callable[[ProfileName], float] | None = None
+    count_added_flops: Callable[[ProfileName], int] = lambda profile: 0
+    find_least_flops_share: Callable[[ProfileName], float] = lambda profile: 0
 
 
 def compressed_student_spec(

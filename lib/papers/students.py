@@ -233,7 +233,6 @@ def untrained_student_spec(
     task: TaskName,
     kept_heads_of_paper_model: int,
     ghost_options: Ghost | None,
-    family: EncoderFamily = "bert",
 ) -> Spec:
     """Return the Spec (description of a run) of a pruned, untrained student.
 
@@ -242,10 +241,9 @@ def untrained_student_spec(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of the ghost modules (GhostBERT's convolutions) that the
-    student gets; None for none.
-    family: family of encoders, such as "bert"."""
+    student gets; None for none."""
     surgery, inputs = plan_student_surgery(
-        profile, task, kept_heads_of_paper_model, ghost_options, family
+        profile, task, kept_heads_of_paper_model, ghost_options
     )
     return Spec("operate", {"surgery": surgery}, inputs)
 

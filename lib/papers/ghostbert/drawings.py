@@ -81,12 +81,17 @@ def draw_score_changes_by_pruning(
         plot.draw_means(axis, inside, "share", "lost", name, **look)
         axis.plot(inside["share"], inside["lost"], ".", color=look["color"], alpha=0.3)
         if model in printed_frames_by_model:
-            diamonds = {"marker": "D", "mfc": "none", "ls": ":", "alpha": 0.8}
-            label = f"{name}, printed"
-            color = look["color"]
             theirs = printed_frames_by_model[model]
-            places = theirs["share"], theirs["lost"]
-            axis.plot(*places, color=color, label=label, **diamonds)
+            axis.plot(
+                theirs["share"],
+                theirs["lost"],
+                color=look["color"],
+                label=f"{name}, printed",
+                marker="D",
+                mfc="none",
+                ls=":",
+                alpha=0.8,
+            )
     for row in select_rows_below_axis(score_change_frame, floor).to_dict("records"):
         place = list(CALLED).index(row["model"])
         color = plot.LOOKS[row["model"]]["color"]

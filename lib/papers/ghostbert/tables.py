@@ -1,6 +1,5 @@
 """This module makes tables that several pages on GhostBERT share."""
 
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -142,8 +141,9 @@ def format_mean_of_metric_expression(
     run_metrics: a line for each run, with its metrics as columns.
     metric_expression: such as "100 * (teacher_score - start_score)".
     number_format: format of the mean, such as ".1f"."""
-    names = re.findall(r"[a-z_]{4,}", metric_expression)
-    if not {*names} <= {*run_metrics}:
+    try:
+        values: Any = run_metrics.eval(metric_expression)
+    except pd.errors.UndefinedVariableError:
         return "–"
-    values: Any = run_metrics.dropna(subset=names).eval(metric_expression)
+    values = values.dropna()
     return f"{values.mean():{number_format}} ({len(values)})" if len(values) else "–"
