@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Comparison, is_scored_on_examples, parse_comparisons
+from lib.claims.cells import FIRST, Comparison, parse_comparisons
 from lib.claims.cells import parse_comparison as read
 from lib.claims.estimates import (
     WeightedPairs,
@@ -915,7 +915,7 @@ def list_rows_with_score_and_chance(
     rows: labels, run and metrics of each run."""
     levels = []
     for row in rows:
-        if row["run"] and is_scored_on_examples(row["spec"]):
+        if row["run"] and compare.is_scored_on_examples(row["spec"]):
             column = inputs.columns_by_task[row["task"]][0]
             if row.get(column.score_key, np.nan) > -inf:
                 level = compare.measure_score_and_chance_level(row["run"], column)
