@@ -142,11 +142,8 @@ def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
 
     It is the row's label `model`. Where that is not a text, the label `network` is
     returned, or None if the row has no such label."""
-    return (
-        grid_row.get("model")
-        if isinstance(grid_row.get("model"), str)
-        else grid_row.get("network")
-    )
+    label = grid_row.get("model")
+    return label if isinstance(label, str) else grid_row.get("network")
 
 
 def row_matches_model(

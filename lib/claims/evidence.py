@@ -161,14 +161,10 @@ def list_notebook_specs(notebook_patterns: Sequence[str], profile: str) -> list[
 
     notebook_patterns: parts of notebooks' ids or paths, or globs (`find_notebooks`).
     profile: the size of the experiments, such as "mini"."""
-    grid_rows = list(
-        chain(
-            *(
-                list_notebook_runs_to_execute(profile, notebook.make_notebook_id(path))
-                for path in notebook.find_notebooks(notebook_patterns)
-            )
-        )
-    )
+    grid_rows = []
+    for path in notebook.find_notebooks(notebook_patterns):
+        page = notebook.make_notebook_id(path)
+        grid_rows += list_notebook_runs_to_execute(profile, page)
     ordered = sorted(grid_rows, key=lambda row: row.get("seed", 0))
     return list(dict.fromkeys(row.spec for row in ordered))
 
