@@ -787,12 +787,10 @@ def make_results_of_comparison(
     # A comparison whose models are on different tasks compares these tasks with each
     # other, so it has no mean over tasks.
     apart = len({dict(where).get("task") for _, where in comparison.models}) > 1
-    is_estimated_from_model_frames = bool(
-        comparison.measured_quantity.estimate_from_model_frames
-    )
+    needs_all_frames = comparison.measured_quantity.estimate_from_model_frames
     if len(by_task) < 2 or comparison.measure or apart:
         tasks = every = sorted(by_task)
-        if not (apart or len(every) < 2 or is_estimated_from_model_frames):
+        if not (apart or len(every) < 2 or needs_all_frames):
             estimated = list_tasks_in_non_score_estimate(
                 comparison, rows, inputs.columns_by_task
             )
@@ -833,7 +831,7 @@ def explain_untestable_comparison(
     comparison: Comparison,
     rows: Sequence[ResultRow],
     inputs: JudgingInputs,
-    weighted_pairs: Sequence[WeightedPairs] = (),
+    weighted_pairs: Sequence[WeightedPairs],
 ) -> ReasonOrEmpty:
     """Explain in a sentence why a comparison cannot be tested; "" if it can.
 

@@ -178,9 +178,8 @@ def pair_runs_by_task_and_seed(
                     f"{run.name} and {other.name} were evaluated on different rows of "
                     f"{column.title}"
                 )
-            said = a["labels"], a["said"], b["said"]
-            about = column.metric, a["cluster"]
-            replicates.append(Pair(column.title, seed, *said, *about))
+            examples = a["labels"], a["said"], b["said"], column.metric, a["cluster"]
+            replicates.append(Pair(column.title, seed, *examples))
     return replicates
 
 
