@@ -96,19 +96,13 @@ def list_grid_rows_of_notebooks(
     profile: the size of the experiments, such as "mini".
     seeds: only rows with these seeds, or without a seed, are returned; None for the
     notebooks' own seeds."""
-    pages = [
-        page
-        for page in notebook_ids
-        if plans.notebook_lists_runs_at_profile(profile, page)
-    ]
     # A profile may have a plan, a committed table of the runs to make. It sets the
     # seeds of each row, so notebooks are not asked for particular seeds.
     asked = None if plans.read_run_plan(profile) else seeds
-    grid_rows = [
-        row
-        for page in pages
-        for row in list_grid_rows_of_notebook(page, profile, asked)
-    ]
+    grid_rows = []
+    for page in notebook_ids:
+        if plans.notebook_lists_runs_at_profile(profile, page):
+            grid_rows += list_grid_rows_of_notebook(page, profile, asked)
     searches = grids.list_architecture_searches_of_models(grid_rows)
     grid_rows += searches + grids.list_distillations_of_students(grid_rows)
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
@@ -438,7 +432,7 @@ def mark_repeated_comparisons(
         results = []
         for r in verdicts[id].results:
             key = make_key_shared_by_duplicate_results(r) if r.estimate else None
-            if key and r.unit.startswith("points") and r.counts_in_totals:
+            if key and r.unit.startswith("points") and r.is_counted_in_totals:
                 other = claims.setdefault(key, id)
                 if other != id and is_further_finding(id):
                     r = replace(r, claim_that_counts_it=other)
@@ -639,7 +633,7 @@ def format_verdicts_csv_rows(
             mean, lower, upper = (e.mean, e.low, e.high) if e else ("", "", "")
             if r.unmeasured_reason:
                 lower, upper = "", ""
-            counts = r.p_value is not None and r.counts_in_totals
+            counts = r.p_value is not None and r.is_counted_in_totals
             old = {}
             if verdict.profile == SCALE:
                 old = plan.get((id, r.comparison.text, r.task), {})
@@ -721,7 +715,9 @@ def select_results_without_repeats_and_single_tasks(
     tasks, and a comparison that is counted under another claim.
 
     verdicts: {claim id: Verdict (a claim with its Results)}."""
-    return [r for id in claim_ids for r in verdicts[id].results if r.counts_in_totals]
+    return [
+        r for id in claim_ids for r in verdicts[id].results if r.is_counted_in_totals
+    ]
 
 
 class PrintedEffectCounts(NamedTuple):

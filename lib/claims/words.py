@@ -135,7 +135,7 @@ class Result:
     holm_p_value: float | None = None
 
     @property
-    def counts_in_totals(self) -> bool:
+    def is_counted_in_totals(self) -> bool:
         """Return whether totals and Holm's correction count this comparison.
 
         A single task of a mean over tasks, and a comparison that is counted under
@@ -547,7 +547,7 @@ def add_holm_corrected_p_values(
     p-value.
     p_values_of_other_results: p-values of the family's comparisons that are not among
     `results`."""
-    family = [r for r in results if r.counts_in_totals and r.p_value is not None]
+    family = [r for r in results if r.is_counted_in_totals and r.p_value is not None]
     adjusted = paired.adjust_p_values_by_holm(
         [*(r.p_value or 0.0 for r in family), *p_values_of_other_results]
     )[: len(family)]
