@@ -384,7 +384,7 @@ def test_random_parts_of_the_search_s_sizes_are_of_that_search():
 
 def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
     specs = evidence.list_plan_specs_in_run_order(
-        evidence.select_plan_lines("base", ["G1", "N1"]), "base"
+        evidence.select_plan_lines("base", ["G1", "N1"]), "base", Store()
     )
     students = [spec for spec in specs if spec.step == "finetune"]
     assert [spec.seed for spec in students] == sorted(spec.seed for spec in students)

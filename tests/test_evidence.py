@@ -52,7 +52,7 @@ def claims(monkeypatch):
 
 
 def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
-    specs = evidence.list_claim_specs_in_run_order(claims)
+    specs = evidence.list_claim_specs_in_run_order(claims, Store())
     assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
     assert [spec.step for spec in specs][3:] == ["finetune", "importance"]
     monkeypatch.setattr(
@@ -60,7 +60,7 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
         "read_csv_in_published_folder",
         lambda _: [{"claim": "H1"}, {"claim": "A2"}],
     )
-    specs = evidence.list_claim_specs_in_run_order(claims)
+    specs = evidence.list_claim_specs_in_run_order(claims, Store())
     assert [spec.step for spec in specs] == ["finetune", "importance", "finetune"] + [
         "importance", "finetune"
     ]  # fmt: skip
@@ -149,11 +149,11 @@ def test_weights_go_when_no_line_of_a_plan_needs_them(store, monkeypatch):
 
 @pytest.mark.papers("nas_pruning")
 def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
-    rows = evidence.list_notebook_specs(["nas_t02"], "mini")
+    rows = evidence.list_notebook_specs(["nas_t02"], "mini", Store())
     assert [spec.seed for spec in rows] == sorted(spec.seed for spec in rows)
     assert {spec.step for spec in rows} == {"finetune"} and len(rows) == 6
     with pytest.raises(ValueError, match="unknown notebook: 'nas_t99'"):
-        evidence.list_notebook_specs(["nas_t99"], "mini")
+        evidence.list_notebook_specs(["nas_t99"], "mini", Store())
     monkeypatch.setattr(
         evidence, "list_claim_specs_in_run_order", lambda claims, store=None: []
     )
@@ -184,7 +184,7 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
 
 @pytest.mark.papers("nas_pruning")
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
-    cells = evidence.list_claim_specs_by_seed(lists.read_claims()["N1"])[10]
+    cells = evidence.list_claim_specs_by_seed(lists.read_claims()["N1"], Store())[10]
     found = evidence.find_architecture_searches_among_inputs(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

@@ -109,10 +109,12 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
     picked = evidence.select_central_and_project_claims(["F20", "F12", "F13"])
-    found = evidence.list_claim_specs_in_run_order(picked)
+    found = evidence.list_claim_specs_in_run_order(picked, Store())
     firsts = [
         found.index(
-            evidence.list_claim_specs_by_seed(lists.read_claims()[claim])[20][-1]
+            evidence.list_claim_specs_by_seed(lists.read_claims()[claim], Store())[20][
+                -1
+            ]
         )
         for claim in order
     ]

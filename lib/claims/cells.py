@@ -33,8 +33,8 @@ import numpy as np
 from lib.claims.measures import MEASURES
 from lib.core.names import Refused, check_known_name
 from lib.core.rows import Row
-from lib.core.spec import Spec
-from lib.stats import compare, paired
+from lib.stats import paired
+from lib.stats.compare import is_scored_on_examples
 from lib.stats.measures import SCORE, Measure
 
 CELL = re.compile(
@@ -142,11 +142,8 @@ def read_model_label(grid_row: Mapping[str, Any]) -> str | None:
 
     It is the row's label `model`. Where that is not a text, the label `network` is
     returned, or None if the row has no such label."""
-    return (
-        grid_row.get("model")
-        if isinstance(grid_row.get("model"), str)
-        else grid_row.get("network")
-    )
+    label = grid_row.get("model")
+    return label if isinstance(label, str) else grid_row.get("network")
 
 
 def row_matches_model(
@@ -319,16 +316,6 @@ def parse_comparison(comparison_text: str) -> Comparison:
         (low, high),
         slope * (" | " in comparison_text),
     )
-
-
-def is_scored_on_examples(spec: Spec) -> bool:
-    """Return whether a run trains a model and scores it on examples.
-
-    Two models with such runs can be compared example by example.
-
-    spec: the description of the run, with its step (the kind of work, such as
-    "finetune")."""
-    return spec.step in compare.SCORED
 
 
 def select_compared_rows(

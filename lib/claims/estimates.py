@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lib.claims.cells import (
     Comparison,
     ModelSelector,
-    is_scored_on_examples,
     row_matches_model,
 )
 from lib.claims.measures import MetricColumnsByTask, add_value_column_of_measure
@@ -109,7 +108,7 @@ def select_compared_rows_and_unify_dtypes(
 
     rows: lines of a table of results, each with the labels and metrics of a run."""
     if not comparison.measure:
-        rows = [row for row in rows if is_scored_on_examples(row["spec"])]
+        rows = [row for row in rows if compare.is_scored_on_examples(row["spec"])]
     row_ids = set()
     for (label, where), part in group_rows_by_model(comparison, rows):
         if not part:
@@ -168,8 +167,10 @@ def estimate_comparison_effect(
         return estimate_non_score_effect(comparison, rows, columns_by_task)
     tasks = [{pair.task for pair in group} for group, _ in weighted_pairs]
     pairs, weights = zip(*weighted_pairs, strict=True)
+    # While runs are missing, groups are compared on the tasks that all of them have.
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
-        pairs = paired.select_pairs_of_common_tasks(pairs)
+        common = set.intersection(*tasks)
+        pairs = [[pair for pair in group if pair.task in common] for group in pairs]
     return (
         paired.estimate_weighted_sum_of_differences(pairs, weights)
         if all(pairs)

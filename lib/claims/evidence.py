@@ -59,7 +59,7 @@ def select_central_and_project_claims(
 
 
 def list_claim_specs_by_seed(
-    claim: lists.ClaimsCsvRow, store_of_finished_runs: Store | None = None
+    claim: lists.ClaimsCsvRow, store_of_finished_runs: Store
 ) -> dict[int, list[Spec]]:
     """Return {seed: the Specs of the runs that test a claim at this seed, each once}.
 
@@ -79,7 +79,7 @@ def list_claim_specs_by_seed(
 
 
 def choose_specs_of_one_dtype(
-    specs: Iterable[Spec], store_of_finished_runs: Store | None = None
+    specs: Iterable[Spec], store_of_finished_runs: Store
 ) -> list[Spec]:
     """Return Specs (descriptions of runs) that are compared, each once, in one dtype.
 
@@ -89,16 +89,17 @@ def choose_specs_of_one_dtype(
 
     specs: of one seed, in the planned dtype.
     store_of_finished_runs: where finished runs are looked up."""
-    store, planned_specs = store_of_finished_runs or Store(), [*dict.fromkeys(specs)]
+    planned_specs = [*dict.fromkeys(specs)]
     twins = [spec.float32_spec for spec in planned_specs]
     here = planned_specs if processor.has_bfloat16_instructions() else twins
-    return next(
-        (s for s in (planned_specs, twins) if all(map(store.find_run, s))), here
-    )
+    for made in (planned_specs, twins):
+        if all(map(store_of_finished_runs.find_run, made)):
+            return made
+    return here
 
 
 def list_claim_specs_in_run_order(
-    claims: Sequence[lists.ClaimsCsvRow], store_of_finished_runs: Store | None = None
+    claims: Sequence[lists.ClaimsCsvRow], store_of_finished_runs: Store
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) that claims need, in order of execution.
 
@@ -155,7 +156,7 @@ def select_plan_lines(
 def list_notebook_specs(
     notebook_patterns: Sequence[str],
     profile: str,
-    store_of_finished_runs: Store | None = None,
+    store_of_finished_runs: Store,
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) that notebooks list, ordered by seed.
 
@@ -167,32 +168,25 @@ def list_notebook_specs(
     notebook_patterns: parts of notebooks' ids or paths, or globs (`find_notebooks`).
     profile: the size of the experiments, such as "mini".
     store_of_finished_runs: where finished runs are looked up."""
-    grid_rows = list(
-        chain(
-            *(
-                list_notebook_runs_to_execute(profile, notebook.make_notebook_id(path))
-                for path in notebook.find_notebooks(notebook_patterns)
-            )
-        )
-    )
+    grid_rows = []
+    for path in notebook.find_notebooks(notebook_patterns):
+        page = notebook.make_notebook_id(path)
+        grid_rows += list_notebook_runs_to_execute(profile, page)
     compared: dict[tuple[int, str], list[Spec]] = {}
     for row in sorted(grid_rows, key=lambda row: row.get("seed", 0)):
-        compared.setdefault((row.get("seed", 0), row.get("task", "")), []).append(
-            row.spec
-        )
-    return list(
-        dict.fromkeys(
-            spec
-            for specs in compared.values()
-            for spec in choose_specs_of_one_dtype(specs, store_of_finished_runs)
-        )
-    )
+        pair = row.get("seed", 0), row.get("task", "")
+        compared.setdefault(pair, []).append(row.spec)
+    in_one_dtype = [
+        choose_specs_of_one_dtype(specs, store_of_finished_runs)
+        for specs in compared.values()
+    ]
+    return list(dict.fromkeys(chain(*in_one_dtype)))
 
 
 def list_plan_line_specs_by_seed(
     plan_line: planned.RunPlanLine,
     profile: str,
-    store_of_finished_runs: Store | None = None,
+    store_of_finished_runs: Store,
 ) -> dict[int, list[Spec]]:
     """Return {seed: Specs (descriptions of runs), each once} of a line of a plan.
 
@@ -216,7 +210,7 @@ def list_plan_line_specs_by_seed(
 def list_plan_specs_in_run_order(
     plan_lines: list[planned.RunPlanLine],
     profile: str,
-    store_of_finished_runs: Store | None = None,
+    store_of_finished_runs: Store,
 ) -> list[Spec]:
     """Return the Specs (descriptions of runs) of a plan's lines in order of execution.
 

@@ -96,19 +96,13 @@ def list_grid_rows_of_notebooks(
     profile: the size of the experiments, such as "mini".
     seeds: only rows with these seeds, or without a seed, are returned; None for the
     notebooks' own seeds."""
-    pages = [
-        page
-        for page in notebook_ids
-        if plans.notebook_lists_runs_at_profile(profile, page)
-    ]
     # A profile may have a plan, a committed table of the runs to make. It sets the
     # seeds of each row, so notebooks are not asked for particular seeds.
     asked = None if plans.read_run_plan(profile) else seeds
-    grid_rows = [
-        row
-        for page in pages
-        for row in list_grid_rows_of_notebook(page, profile, asked)
-    ]
+    grid_rows = []
+    for page in notebook_ids:
+        if plans.notebook_lists_runs_at_profile(profile, page):
+            grid_rows += list_grid_rows_of_notebook(page, profile, asked)
     searches = grids.list_architecture_searches_of_models(grid_rows)
     grid_rows += searches + grids.list_distillations_of_students(grid_rows)
     return [row for row in grid_rows if not seeds or row.get("seed", seeds[0]) in seeds]
@@ -406,47 +400,14 @@ def mark_repeated_comparisons(
     which both claims put equal bounds. Only comparisons of claims with the role
     "finding" are marked.
 
-    verdicts: {claim id: Verdict}. Other central claims and own questions are read from
-    the committed `verdicts.csv`.
+    A repeat may have no printed effect of its own. It then gets that of the other
+    claim, or its smallest effect of interest, since one comparison would otherwise have
+    two outcomes.
+
+    verdicts: {claim id: Verdict}. Other claims are read from the committed
+    `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
-    first, result = {}, dict(verdicts)
-    for row in read_committed_results_of_other_claims(verdicts, profile):
-        if not (row["same_as"] or row["beside"] or is_further_finding(row["claim"])):
-            first.setdefault(
-                make_key_shared_by_duplicate_results_from_csv_row(row), row["claim"]
-            )
-    for id in sorted(verdicts, key=is_further_finding):
-        results = []
-        for r in verdicts[id].results:
-            in_points = r.estimate and r.unit.startswith("points")
-            if in_points and not (r.is_single_task_of_mean or r.claim_that_counts_it):
-                other = first.setdefault(make_key_shared_by_duplicate_results(r), id)
-                if other != id and is_further_finding(id):
-                    r = replace(r, claim_that_counts_it=other)
-            results.append(r)
-        result[id] = replace(verdicts[id], results=tuple(results))
-    return result
-
-
-def is_further_finding(claim_id: str) -> bool:
-    """Return whether a claim is a further finding, and neither central nor our own."""
-    return lists.read_claims()[claim_id]["role"] == "finding"
-
-
-def copy_reference_effects_to_repeated_comparisons(
-    verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str
-) -> dict[lists.ClaimId, words.Verdict]:
-    """Give repeated comparisons the printed effect of the claim that counts them.
-
-    Return {claim id: Verdict (a claim with its measured comparisons)}. A claim may
-    repeat another's comparison without printing its effect. Its interval would then be
-    judged without this effect, so that one comparison would have two outcomes. Only
-    repeats without an effect of their own change.
-
-    verdicts: {claim id: Verdict}, with repeats marked by `claim_that_counts_it`. Other
-    claims are read from the committed `verdicts.csv`.
-    profile: the size of the experiments, such as "mini"."""
-    effects: dict[tuple[Any, ...], tuple[float | None, float | None]] = {}
+    claims, effects, marked = {}, {}, dict(verdicts)
     for verdict in verdicts.values():
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
@@ -454,41 +415,38 @@ def copy_reference_effects_to_repeated_comparisons(
                     make_key_shared_by_duplicate_results(r),
                     (r.printed, r.smallest_effect_of_interest),
                 )
-    for row in read_committed_results_of_other_claims(verdicts, profile):
-        if row["printed"] or row["interest"]:
-            printed, interest = (
-                float(row[end]) if row[end] else None for end in ("printed", "interest")
-            )
-            effects.setdefault(
-                make_key_shared_by_duplicate_results_from_csv_row(row),
-                (printed, interest),
-            )
-    result = {}
-    for id, verdict in verdicts.items():
+    for row in read_verdicts_csv():
+        if row["profile"] != profile or row["claim"] in verdicts or not row["low"]:
+            continue
+        region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
+        numbers = float(row["estimate"]), float(row["low"])
+        key = row["task"], row["unit"], region, *numbers
+        if not (row["same_as"] or row["beside"] or is_further_finding(row["claim"])):
+            claims.setdefault(key, row["claim"])
+        printed, interest = (
+            float(row[name]) if row[name] else None for name in ("printed", "interest")
+        )
+        if (printed, interest) != (None, None):
+            effects.setdefault(key, (printed, interest))
+    for id in sorted(verdicts, key=is_further_finding):
         results = []
-        for r in verdict.results:
-            if r.claim_that_counts_it and r.estimate and r.reference_effect is None:
-                printed, interest = effects.get(
-                    make_key_shared_by_duplicate_results(r),
-                    (r.printed, r.smallest_effect_of_interest),
-                )
+        for r in verdicts[id].results:
+            key = make_key_shared_by_duplicate_results(r) if r.estimate else None
+            if key and r.unit.startswith("points") and r.is_counted_in_totals:
+                other = claims.setdefault(key, id)
+                if other != id and is_further_finding(id):
+                    r = replace(r, claim_that_counts_it=other)
+            if r.claim_that_counts_it and r.reference_effect is None and key in effects:
+                printed, interest = effects[key]
                 r = replace(r, printed=printed, smallest_effect_of_interest=interest)
             results.append(r)
-        result[id] = replace(verdict, results=tuple(results))
-    return result
+        marked[id] = replace(verdicts[id], results=tuple(results))
+    return marked
 
 
-def read_committed_results_of_other_claims(
-    verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str
-) -> list[CsvRow]:
-    """Return the rows of `verdicts.csv` with an interval, of claims not in `verdicts`.
-
-    profile: the size of the experiments, such as "mini"."""
-    return [
-        row
-        for row in read_verdicts_csv()
-        if row["profile"] == profile and row["claim"] not in verdicts and row["low"]
-    ]
+def is_further_finding(claim_id: str) -> bool:
+    """Return whether a claim is a further finding, and neither central nor our own."""
+    return lists.read_claims()[claim_id]["role"] == "finding"
 
 
 def make_key_shared_by_duplicate_results(
@@ -504,17 +462,6 @@ def make_key_shared_by_duplicate_results(
     return result.task, result.unit, result.comparison.bounds, *numbers
 
 
-def make_key_shared_by_duplicate_results_from_csv_row(
-    verdicts_csv_row: CsvRow,
-) -> DuplicateResultKey:
-    """Return the key of `make_key_shared_by_duplicate_results` for a row of
-    `verdicts.csv`."""
-    row = verdicts_csv_row
-    region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
-    numbers = float(row["estimate"]), float(row["low"])
-    return row["task"], row["unit"], region, *numbers
-
-
 def correct_p_values_by_holm(
     verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str = SCALE
 ) -> dict[lists.ClaimId, words.Verdict]:
@@ -528,7 +475,6 @@ def correct_p_values_by_holm(
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
     verdicts = mark_repeated_comparisons(verdicts, profile)
-    verdicts = copy_reference_effects_to_repeated_comparisons(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
@@ -687,9 +633,7 @@ def format_verdicts_csv_rows(
             mean, lower, upper = (e.mean, e.low, e.high) if e else ("", "", "")
             if r.unmeasured_reason:
                 lower, upper = "", ""
-            counts = r.p_value is not None and not (
-                r.is_single_task_of_mean or r.claim_that_counts_it
-            )
+            counts = r.p_value is not None and r.is_counted_in_totals
             old = {}
             if verdict.profile == SCALE:
                 old = plan.get((id, r.comparison.text, r.task), {})
@@ -772,10 +716,7 @@ def select_results_without_repeats_and_single_tasks(
 
     verdicts: {claim id: Verdict (a claim with its Results)}."""
     return [
-        r
-        for id in claim_ids
-        for r in verdicts[id].results
-        if not (r.is_single_task_of_mean or r.claim_that_counts_it)
+        r for id in claim_ids for r in verdicts[id].results if r.is_counted_in_totals
     ]
 
 

@@ -67,12 +67,8 @@ def belongs_to_installed_papers(csv_row: CsvRow) -> bool:
         find_notebook_path(p).exists() for p in pages
     ):
         return False
-    claim = csv_row.get("claim", "") if "id" not in csv_row else ""
-    return (
-        not claim
-        or not re.fullmatch(r"[A-Z]+[0-9]+", claim)
-        or claim in list_claim_ids()
-    )
+    claim = "" if "id" in csv_row else csv_row.get("claim", "")
+    return not re.fullmatch(r"[A-Z]+[0-9]+", claim) or claim in list_claim_ids()
 
 
 @cache
@@ -109,10 +105,9 @@ def read_claims() -> dict[ClaimId, ClaimsCsvRow]:
     for row in read_csv_in_published_folder("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
     for id in by_id if list_papers_with_deleted_code() else ():
-        cells = by_id[id]["cells"].split("; ")
         cells = [
             comparison
-            for comparison in cells
+            for comparison in by_id[id]["cells"].split("; ")
             if (id, comparison) in read_comparison_descriptions()
         ]
         by_id[id]["cells"] = "; ".join(cells)

@@ -124,7 +124,7 @@ def list_planned_tasks(
     return tuple(
         dict.fromkeys(
             task
-            for line in read_run_plan(profile[:])
+            for line in read_run_plan(profile)
             if line.claim_id == claim_id
             and {*line.comparisons_text.split("; ")} & {*comparison_texts}
             for task in line.tasks
@@ -139,7 +139,7 @@ def list_planned_notebook_ids(profile: str) -> tuple[str, ...]:
     plan.
 
     profile: the size of the experiments, such as "base"."""
-    return tuple(dict.fromkeys(line.notebook_id for line in read_run_plan(profile[:])))
+    return tuple(dict.fromkeys(line.notebook_id for line in read_run_plan(profile)))
 
 
 def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
@@ -153,7 +153,7 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     by_step = {}
     if grids.get_attribute_of_profile_with_user_data(profile, "data"):
         return by_step
-    for line in read_run_plan(profile[:]):
+    for line in read_run_plan(profile):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
     return by_step
 
@@ -167,7 +167,7 @@ def notebook_lists_runs_at_profile(profile: str, notebook_id: str) -> bool:
 
     profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
     subclass of str, adds a user's own data."""
-    has_own_rows = bool(grids.get_attribute_of_profile_with_user_data(profile, "data"))
+    has_own_rows = grids.get_attribute_of_profile_with_user_data(profile, "data")
     if has_own_rows and not find_paper_name_of_notebook(notebook_id):
         return True
     return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
@@ -196,7 +196,7 @@ def list_rows_to_run(
     axes = list(signature(grid_function).parameters)[1:]
     given = {name: parameter_values[name] for name in axes if name in parameter_values}
     page_lines = [
-        line for line in read_run_plan(profile[:]) if line.notebook_id == notebook_id
+        line for line in read_run_plan(profile) if line.notebook_id == notebook_id
     ]
     if (
         given.keys() & changed_parameters
@@ -235,7 +235,7 @@ def read_skipped_run_label_values(
     profile: the size of the experiments, such as "toy"."""
     paper = find_paper_name_of_notebook(notebook_id)
     tables = vars(grids.read_settings(paper)) if paper else {}
-    return tables.get("LEFT_OUT", {}).get(profile[:], {}).get(notebook_id, {})
+    return tables.get("LEFT_OUT", {}).get(profile, {}).get(notebook_id, {})
 
 
 def make_row_key_without_recipe_label(row: Row) -> tuple[tuple[str, Any], ...]:

@@ -148,19 +148,12 @@ def find_planned_comparison_of_models(
     method_rows, baseline_rows: the rows of the table with the runs of each model."""
     if not (profile in SCALES and method_rows and baseline_rows):
         return None
+    orders = {False: (method_rows, baseline_rows), True: (baseline_rows, method_rows)}
     for plan in list_planned_comparisons(notebook_id, profile):
-        terms = plan.comparison.terms
-        if plan.comparison.measure or [weight for weight, _ in terms] != [1.0, -1.0]:
+        form = [(weight, len(models)) for weight, models in plan.comparison.terms]
+        if plan.comparison.measure or form != [(1.0, 1), (-1.0, 1)]:
             continue
-        (_, (first, *more)), (_, (second, *others)) = terms
-        if more or others:
-            continue
-        if all_rows_match_model(method_rows, first) and all_rows_match_model(
-            baseline_rows, second
-        ):
-            return PlannedComparisonAndOrder(plan, False)
-        if all_rows_match_model(method_rows, second) and all_rows_match_model(
-            baseline_rows, first
-        ):
-            return PlannedComparisonAndOrder(plan, True)
+        for has_baseline_first, sides in orders.items():
+            if all(map(all_rows_match_model, sides, plan.comparison.models)):
+                return PlannedComparisonAndOrder(plan, has_baseline_first)
     return None

@@ -228,10 +228,11 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     expected_text: the computed text."""
     old = disk.read_file_bytes(committed_path).decode(errors="replace")
     name = paths.format_project_path(committed_path)
+    lacks_papers = lists.list_papers_with_deleted_code()
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where the user
         # deleted the code of a paper.
-        if lists.list_papers_with_deleted_code():
+        if lacks_papers:
             return []
         return [f"{name} has not what these records show: {FIX}"] * (
             old != expected_text
@@ -239,7 +240,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     columns = COLUMNS[committed_path.name].split(",")[KEY:]
     before = group_csv_cells_by_first_four_columns(old)
     now = group_csv_cells_by_first_four_columns(expected_text)
-    if lists.list_papers_with_deleted_code():
+    if lacks_papers:
         before, now = drop_rows_of_papers_with_deleted_code(before, now)
     lines = []
     for about in before | now:
@@ -248,7 +249,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
         changes = [(columns[i % len(columns)], *pair) for i, pair in both]
         # Holm's correction depends on the number of comparisons, which is smaller where
         # the user deleted the code of a paper.
-        if lists.list_papers_with_deleted_code():
+        if lacks_papers:
             changes = [change for change in changes if change[0] != "holm"]
         changes = [
             f"{c} {b or 'none'}, in the file {a or 'none'}"
@@ -271,25 +272,17 @@ def drop_rows_of_papers_with_deleted_code(
     to a notebook on one paper whose code is there, as a fault to report.
 
     committed_cells, computed_cells: {key of a line: its other cells}."""
-    pages = {
-        about: about.partition(", ")[0] for about in committed_cells | computed_cells
-    }
-    shared = {a for a in pages if is_notebook_of_several_papers(pages[a])}
-    alone = {
-        a
-        for a in committed_cells.keys() - computed_cells.keys()
-        if not find_paper_name_of_notebook(pages[a])
-    }
-    return (
-        {a: cells for a, cells in committed_cells.items() if a not in shared | alone},
-        {a: cells for a, cells in computed_cells.items() if a not in shared},
-    )
-
-
-def is_notebook_of_several_papers(notebook_id: str) -> bool:
-    return find_notebook_path(notebook_id).exists() and not find_paper_name_of_notebook(
-        notebook_id
-    )
+    of_no_paper, shared = set(), set()
+    for about in committed_cells | computed_cells:
+        page = about.partition(", ")[0]
+        if not find_paper_name_of_notebook(page):
+            of_no_paper.add(about)
+            if find_notebook_path(page).exists():
+                shared.add(about)
+    computed = {a: cells for a, cells in computed_cells.items() if a not in shared}
+    dropped = shared | (of_no_paper - computed_cells.keys())
+    committed = {a: cells for a, cells in committed_cells.items() if a not in dropped}
+    return committed, computed
 
 
 def differs_beyond_tolerance(

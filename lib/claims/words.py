@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lib.claims.cells import FIRST, Comparison, is_scored_on_examples, parse_comparisons
+from lib.claims.cells import FIRST, Comparison, parse_comparisons
 from lib.claims.cells import parse_comparison as read
 from lib.claims.estimates import (
     WeightedPairs,
@@ -133,6 +133,14 @@ class Result:
     axis_label: str = ""
     claim_that_counts_it: str = ""
     holm_p_value: float | None = None
+
+    @property
+    def is_counted_in_totals(self) -> bool:
+        """Return whether totals and Holm's correction count this comparison.
+
+        A single task of a mean over tasks, and a comparison that is counted under
+        another claim, would count twice."""
+        return not (self.is_single_task_of_mean or self.claim_that_counts_it)
 
     @property
     def reference_effect(self) -> float | None:
@@ -539,12 +547,7 @@ def add_holm_corrected_p_values(
     p-value.
     p_values_of_other_results: p-values of the family's comparisons that are not among
     `results`."""
-    family = [
-        r
-        for r in results
-        if not (r.is_single_task_of_mean or r.claim_that_counts_it)
-        and r.p_value is not None
-    ]
+    family = [r for r in results if r.is_counted_in_totals and r.p_value is not None]
     adjusted = paired.adjust_p_values_by_holm(
         [*(r.p_value or 0.0 for r in family), *p_values_of_other_results]
     )[: len(family)]
@@ -784,12 +787,10 @@ def make_results_of_comparison(
     # A comparison whose models are on different tasks compares these tasks with each
     # other, so it has no mean over tasks.
     apart = len({dict(where).get("task") for _, where in comparison.models}) > 1
-    is_estimated_from_model_frames = bool(
-        comparison.measured_quantity.estimate_from_model_frames
-    )
+    needs_all_frames = comparison.measured_quantity.estimate_from_model_frames
     if len(by_task) < 2 or comparison.measure or apart:
         tasks = every = sorted(by_task)
-        if not (apart or len(every) < 2 or is_estimated_from_model_frames):
+        if not (apart or len(every) < 2 or needs_all_frames):
             estimated = list_tasks_in_non_score_estimate(
                 comparison, rows, inputs.columns_by_task
             )
@@ -830,7 +831,7 @@ def explain_untestable_comparison(
     comparison: Comparison,
     rows: Sequence[ResultRow],
     inputs: JudgingInputs,
-    weighted_pairs: Sequence[WeightedPairs] = (),
+    weighted_pairs: Sequence[WeightedPairs],
 ) -> ReasonOrEmpty:
     """Explain in a sentence why a comparison cannot be tested; "" if it can.
 
@@ -915,7 +916,7 @@ def list_rows_with_score_and_chance(
     rows: labels, run and metrics of each run."""
     levels = []
     for row in rows:
-        if row["run"] and is_scored_on_examples(row["spec"]):
+        if row["run"] and compare.is_scored_on_examples(row["spec"]):
             column = inputs.columns_by_task[row["task"]][0]
             if row.get(column.score_key, np.nan) > -inf:
                 level = compare.measure_score_and_chance_level(row["run"], column)

@@ -78,12 +78,7 @@ def format_verdict_counts(verdicts: Collection[Verdict]) -> str:
     where nothing counts.
 
     verdicts: Verdicts, each a claim of a paper with its measured comparisons."""
-    cells = [
-        r
-        for v in verdicts
-        for r in v.results
-        if not (r.is_single_task_of_mean or r.claim_that_counts_it)
-    ]
+    cells = [r for v in verdicts for r in v.results if r.is_counted_in_totals]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     lines = []
     if cells:

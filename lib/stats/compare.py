@@ -20,6 +20,7 @@ import numpy as np
 from lib import data
 from lib.core.names import Refused
 from lib.core.rows import ResultRow, format_kept_head_fraction
+from lib.core.spec import Spec
 from lib.core.store import Run
 from lib.core.types import Json
 from lib.stats.paired import (
@@ -80,6 +81,16 @@ class MetricColumn:
         It is "predictions" for development rows, and otherwise "predictions_" with the
         name of the split. A run's score is computed from this file."""
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
+
+
+def is_scored_on_examples(spec: Spec) -> bool:
+    """Return whether a run trains a model and scores it on examples.
+
+    Two models with such runs can be compared example by example.
+
+    spec: the description of the run, with its step (the kind of work, such as
+    "finetune")."""
+    return spec.step in SCORED
 
 
 def pair_runs_of_models(
@@ -167,13 +178,8 @@ def pair_runs_by_task_and_seed(
                     f"{run.name} and {other.name} were evaluated on different rows of "
                     f"{column.title}"
                 )
-            said = a["labels"], a["said"], b["said"]
-            about = (
-                column.metric,
-                a["cluster"],
-                "".join(collect_dtypes_of_spec_and_inputs(run.spec)),
-            )
-            replicates.append(Pair(column.title, seed, *said, *about))
+            examples = a["labels"], a["said"], b["said"], column.metric, a["cluster"]
+            replicates.append(Pair(column.title, seed, *examples))
     return replicates
 
 
@@ -596,10 +602,7 @@ def describe_outlying_seeds(
     columns_by_task: {task: its Columns (metrics on splits)}."""
     if not {"task", "model", "seed", "run"} <= {*runs_frame}:
         return []
-    runs_frame = runs_frame[
-        runs_frame["run"].notna()
-        & runs_frame["spec"].map(lambda spec: spec.step in SCORED)
-    ]
+    runs_frame = select_runs_of_trained_models(runs_frame)
     runs_frame = runs_frame[runs_frame["task"].isin([*columns_by_task])]
     lines = []
     names = [*list_columns_identifying_model(runs_frame), "column"]
@@ -651,6 +654,14 @@ def select_rows_with_runs(frame: pd.DataFrame) -> pd.DataFrame:
 
     Rows of runs that are missing or failed have None in the column "run"."""
     return frame[frame["run"].notna()]
+
+
+def select_runs_of_trained_models(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table of runs whose run exists and trained a model.
+
+    frame: a row for each run, with the columns run (a Run with the stored result, None
+    if missing) and spec (the description of the run)."""
+    return frame[frame["run"].notna() & frame["spec"].map(is_scored_on_examples)]
 
 
 def format_mean_and_deviation(
@@ -719,10 +730,7 @@ def make_score_table_by_task(
     "; there is no average then, and texts without scores are left out."""
     import pandas as pd
 
-    names, table = (
-        list(row_label_columns) or list_columns_identifying_model(runs_frame),
-        {},
-    )
+    names = list(row_label_columns) or list_columns_identifying_model(runs_frame)
     scored = tabulate_scores_by_run_and_metric(runs_frame, columns_by_task)
     lost = pd.Series(
         make_mask_of_collapsed_runs(scored, columns_by_task), scored.index, dtype=bool
@@ -734,20 +742,15 @@ def make_score_table_by_task(
     )
     sound = {name: scored[name].mask(lost) for name in SCORES}
     scored = blank_scores_of_unshared_seeds(scored.assign(**sound), names)
-    means = (
-        dict(list(average_scores_over_tasks(scored).groupby(names)["score"]))
-        if not row_label_columns
-        else {}
-    )
+    metrics = scored.dropna(subset="score")["column"]
+    has_average = not row_label_columns and metrics.nunique() > 1
+    table, means = {}, {}
+    if has_average:
+        means = dict(list(average_scores_over_tasks(scored).groupby(names)["score"]))
     for key, rows in scored.groupby(names, sort=False):
-        if row_label_columns:
-            name = " · ".join(key)
-        else:
-            name = (
-                (format_kept_head_fraction(dict(rows.iloc[0])), key[1])
-                if len(key) > 1
-                else key[0]
-            )
+        name = " · ".join(key)
+        if "m" in rows and not row_label_columns:
+            name = format_kept_head_fraction(dict(rows.iloc[0])), key[1]
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):
             if not row_label_columns or part["score"].notna().any():
@@ -758,10 +761,7 @@ def make_score_table_by_task(
                 alone[source_name, f"{title}, {ALONE}"] = format_mean_and_deviation(
                     part["development"]
                 )
-        if (
-            not row_label_columns
-            and scored.dropna(subset=["score"])["column"].nunique() > 1
-        ):
+        if has_average:
             of_tasks = rows.groupby("column")["score"].mean().mean()
             row[source_name, "average"] = format_mean_and_deviation(
                 means.get(key, ()), of_tasks

@@ -10,7 +10,7 @@ the pruned features from the kept ones. One multiply-accumulate is two FLOPs."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -108,13 +108,12 @@ def read_shape_of_config(config: Mapping[str, Any]) -> Shape:
 
     config: the configuration as a dict, such as `model.config.to_dict()`."""
     family = config["model_type"]
-    names = [field.name for field in fields(Shape)][1:-1]
-    sizes: dict[str, Any]
-    sizes = dict(
-        zip(names, map(config.get, list_config_size_fields(family)), strict=False)
-    )
-    embedding = config.get("embedding_size", sizes["hidden"])
-    return Shape(family, **{"types": 0} | sizes, embedding=embedding)
+    sizes: list[Any] = [*map(config.get, list_config_size_fields(family))]
+    if family in UNTYPED:
+        sizes.append(0)
+    # By default the tables have the hidden width.
+    sizes.append(config.get("embedding_size", sizes[1]))
+    return Shape(family, *sizes)
 
 
 SHAPES = {

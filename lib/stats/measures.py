@@ -68,56 +68,31 @@ def smooth_loss(losses: np.ndarray, window_share: float = 0.05) -> np.ndarray:
     return pd.Series(losses, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
-def select_runs_of_trained_models(runs_frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a table of runs that are there and trained a model.
-
-    runs_frame: a row for each run, with the columns run (a Run with the stored result,
-    None if missing) and spec (the description of the run)."""
-    trains_model = runs_frame["spec"].map(lambda spec: spec.step in compare.SCORED)
-    return runs_frame[runs_frame["run"].notna() & trains_model]
-
-
-def list_scores_of_uncollapsed_runs(
-    frame: pd.DataFrame, columns_by_task: Mapping[str, Sequence[MetricColumn]]
-) -> pd.Series:
-    """Return the scores in points (0 to 100) of the trained models in a table of runs.
-
-    Runs that are missing, train no model, or collapsed (scored no better than chance)
-    are left out. There is a score for each run and each metric of its task.
-
-    frame: a row for each run, with the columns task, run (a Run with the stored result,
-    None if missing) and spec (the description of the run).
-    columns_by_task: {task: its Columns (metrics on splits)}."""
-    made = select_runs_of_trained_models(frame)
-    sound = made[~compare.make_mask_of_collapsed_runs(made, columns_by_task)]
-    return compare.tabulate_scores_by_run_and_metric(sound, columns_by_task)["score"]
-
-
 def list_scores_at_seeds_without_collapse(
     model_frames: Sequence[pd.DataFrame],
     columns_by_task: Mapping[str, Sequence[MetricColumn]],
 ) -> list[np.ndarray]:
     """Return the scores in points of each compared model, without collapsed seeds.
 
-    A seed at which one of the models collapsed (scored no better than chance) is left
-    out for all of them, on this task.
+    There is a score for each run that trained a model and each metric of its task. A
+    seed at which one of the models collapsed (scored no better than chance) is left out
+    for all of them, on this task.
 
     model_frames: for each model a table with a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}."""
     import pandas as pd
 
-    runs = pd.concat(map(select_runs_of_trained_models, model_frames))
+    trained = [*map(compare.select_runs_of_trained_models, model_frames)]
+    runs = pd.concat(trained)
     has_collapsed = compare.make_mask_of_collapsed_runs(runs, columns_by_task)
     collapsed = pd.MultiIndex.from_frame(runs[["task", "seed"]])[has_collapsed]
-    return [
-        list_scores_of_uncollapsed_runs(
-            frame[~pd.MultiIndex.from_frame(frame[["task", "seed"]]).isin(collapsed)],
-            columns_by_task,
-        )
-        .dropna()
-        .to_numpy()
-        for frame in model_frames
-    ]
+    scores = []
+    for frame in trained:
+        places = pd.MultiIndex.from_frame(frame[["task", "seed"]])
+        sound = frame[~places.isin(collapsed)]
+        table = compare.tabulate_scores_by_run_and_metric(sound, columns_by_task)
+        scores.append(table["score"].dropna().to_numpy())
+    return scores
 
 
 def estimate_score_variance_ratio(

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -44,12 +44,6 @@ SEEDS = 3  # Least number of seeds for which an interval is shown.
 BLOCK = 32
 
 
-class TInterval(NamedTuple):
-    low: float
-    high: float
-    p: float  # Two-sided p-value against 0.
-
-
 @dataclass(frozen=True)
 class Pair:
     """A Pair has the predictions of two models on the same examples, at one seed.
@@ -66,8 +60,7 @@ class Pair:
     question.
     cluster: a number from 0 for each example [N], equal for examples that share text
     and so are not independent. The jackknife leaves out whole clusters of examples.
-    With None all examples are independent, and each is a cluster.
-    dtype: in which both models were computed; "" if unknown."""
+    With None all examples are independent, and each is a cluster."""
 
     task: str
     seed: int
@@ -76,7 +69,11 @@ class Pair:
     b: np.ndarray
     metric: str
     cluster: np.ndarray | None = None
-    dtype: str = ""
+
+    @property
+    def cluster_by_example(self) -> np.ndarray:
+        """Return the number of each example's cluster [N], also without `cluster`."""
+        return np.arange(len(self.labels)) if self.cluster is None else self.cluster
 
 
 @dataclass(frozen=True)
@@ -352,9 +349,9 @@ def compute_jackknife_scores_of_both_models(pairs: Sequence[Pair]) -> list[np.nd
 
     pairs: Pairs (predictions of models a and b on the same examples) of one task, with
     equal labels, clusters and metric."""
-    labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
+    labels, metric = pairs[0].labels, pairs[0].metric
+    cluster = pairs[0].cluster_by_example
     predictions = [prediction for pair in pairs for prediction in (pair.a, pair.b)]
-    cluster = np.arange(len(labels)) if cluster is None else cluster
     place = metric, digest_bytes(labels.tobytes()), digest_bytes(cluster.tobytes())
     keys = [(*place, digest_bytes(prediction.tobytes())) for prediction in predictions]
     new = {k: x for k, x in zip(keys, predictions, strict=True) if k not in _left_out}
@@ -364,17 +361,6 @@ def compute_jackknife_scores_of_both_models(pairs: Sequence[Pair]) -> list[np.nd
         )
         _left_out.update(zip(new, 100 * scores.T, strict=True))
     return [_left_out[key] for key in keys]
-
-
-def select_pairs_of_common_tasks(
-    pair_groups: Sequence[Sequence[Pair]],
-) -> list[list[Pair]]:
-    """Return groups of Pairs without the tasks that some group lacks.
-
-    So groups are compared on the same tasks while runs are still missing. A Pair has
-    the predictions of two models on one task at one seed."""
-    tasks = set.intersection(*({pair.task for pair in group} for group in pair_groups))
-    return [[pair for pair in group if pair.task in tasks] for group in pair_groups]
 
 
 def estimate_weighted_sum_of_differences(
@@ -408,17 +394,15 @@ def estimate_weighted_sum_of_differences(
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
-            # pyrefly: ignore[bad-argument-type]  # Two clusters of None are equal.
-            same &= np.array_equal(pair.cluster, first.cluster)
+            same &= np.array_equal(pair.cluster_by_example, first.cluster_by_example)
             if pair.metric != first.metric or not same:
                 raise Refused(
                     f"{task}: all pairs must share examples, clusters and the metric"
                 )
         scores = compute_jackknife_scores_of_both_models([*of_task.values()])
-        cluster = None if first.cluster is None else first.cluster.tobytes()
         # Two tasks that differ only in their metric have the same examples, so their
         # errors are correlated. `rows` identifies the examples, and groups such tasks.
-        rows = first.labels.tobytes(), cluster
+        rows = first.labels.tobytes(), first.cluster_by_example.tobytes()
         for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
             gaps = a - b
             values[g, t, seeds.index(seed)] = gaps[0]
@@ -432,7 +416,7 @@ def estimate_weighted_sum_of_differences(
     for gaps in left_out.values():
         estimates: Any = sum(weight[g, t] / counts[g, t] * gap for g, t, gap in gaps)
         of_examples += (len(estimates) - 1) * float(np.var(estimates))
-    n, spread, of_seeds = int(counts[counts > 0].min()), np.nan, 0.0
+    n, spread, of_seeds = int(counts[counts > 0].min()), nan, 0.0
     if n > 1:
         # What a seed adds to the error of the mean: its deviations from the means of
         # groups and tasks. Groups and tasks without this seed have none. The sum of
@@ -451,7 +435,7 @@ def estimate_weighted_sum_of_differences(
 
 def _compute_t_interval(
     mean: float, variance: float, degrees_of_freedom: float
-) -> TInterval:
+) -> tuple[float, float, float]:
     """Return Student's 95 % interval of a mean and its p-value: (low, high, p).
 
     p is two-sided, for the hypothesis that the true mean is 0.
@@ -462,7 +446,7 @@ def _compute_t_interval(
         p = float(abs(mean) < 1e-9)
     else:
         p = float(2 * scipy.stats.t.sf(abs(mean) / variance**0.5, degrees_of_freedom))
-    return TInterval(mean - half, mean + half, p)
+    return mean - half, mean + half, p
 
 
 def estimate_paired_difference(pairs: Sequence[Pair]) -> Estimate:
@@ -493,10 +477,7 @@ def estimate_difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate
     gap = estimate_paired_difference(pairs)
     if gap.low < gap.high or pairs[0].metric not in SHARES:
         return gap
-    rows = min(
-        len(p.labels) if p.cluster is None else len({*p.cluster.tolist()})
-        for p in pairs
-    )
+    rows = min(len({*pair.cluster_by_example.tolist()}) for pair in pairs)
     limit = estimate_difference_of_proportions([False] * rows).high
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 
@@ -517,7 +498,7 @@ def estimate_mean_over_seeds(
     x = np.asarray(value_per_seed, float)
     n, mean = len(x), float(x.mean())
     if n == 1:
-        return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
+        return Estimate(mean, mean, mean, 1, 1, nan, 1.0)
     spread = float(np.hypot(x.std(ddof=1), rounding_step / 12**0.5))
     low, high, p = _compute_t_interval(mean, spread**2 / n, n - 1)
     return Estimate(mean, low, high, n, 1, spread, p, degrees_of_freedom=n - 1)
@@ -561,7 +542,7 @@ def estimate_median_time_ratio(
         high,
         len(x),
         1,
-        np.nan,
+        nan,
         1.0,
         degrees_of_freedom=count - 1,
         value_of_no_effect=1.0,
@@ -672,9 +653,7 @@ def estimate_kendall_tau(
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = scipy.stats.kendalltau(scores, other_scores)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
-    return Estimate(
-        float(tau), float(low), float(high), len(scores), 1, np.nan, float(p)
-    )
+    return Estimate(float(tau), float(low), float(high), len(scores), 1, nan, float(p))
 
 
 def adjust_p_values_by_holm(p_values: ArrayLike) -> np.ndarray:
