@@ -399,7 +399,7 @@ def _make_missing_header_error(
     roles |= {label: "label"}
     path = Path(first_file)
     is_csv = path.suffix.lower() == ".csv"
-    separator = find_cell_separator(read_lines(path)[:1]) if is_csv else "\t"
+    separator = find_cell_separator(read_lines(path)[0]) if is_csv else "\t"
     line = separator.replace("\t", "\\t").join(
         roles.get(number, f"id{number}") for number in numbers
     )
