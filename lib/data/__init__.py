@@ -601,7 +601,7 @@ def load(
     key, task_splits = f"{name}/{task_name}", dict(read_splits(name, task_name))
     check_digest(key, digest_task_rows(name, task_name), data_descriptor["digest"])
     train = read_split(name, task_name, "train")
-    held = data_descriptor.get("held_out", 0)
+    order = make_fixed_random_row_order(train)
     if drawn_entry := data_descriptor.get("drawn"):
         if seed is None:
             raise Refused(
@@ -610,13 +610,12 @@ def load(
         train = read_training_pool(data_descriptor)
         what = f"{key}, the rows to draw from,"
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
+        order = np.random.default_rng(derive_seed(seed, "rows")).permutation(len(train))
+    held = data_descriptor.get("held_out", 0)
     rows = data_descriptor.get("rows", len(train) - held)
     check_enough_rows(key, len(train), rows, held)
-    order, first = make_fixed_random_row_order(train), rows
-    if drawn_entry:
-        assert seed is not None
-        order = np.random.default_rng(derive_seed(seed, "rows")).permutation(len(train))
-    elif data_descriptor.get("in_order"):
+    first = rows
+    if data_descriptor.get("in_order"):
         order, first = np.arange(len(train)), len(train) - held
     task_splits["train"] = train.select_rows(np.sort(order[:rows]))
     if held:
@@ -708,10 +707,11 @@ def read_unseen_test_rows(
         train, reserved_training_row_count, max_unseen_rows, min_words_per_unseen_row
     )
     if not chosen:
-        key = f"{source_name}/{task_name}"
-        taken = f"the {reserved_training_row_count} first drawn"
-        few = f"every other row of {key} shares text with {taken}"
-        raise Refused(f"{few}: take fewer `rows`, or leave `unseen` out")
+        raise Refused(
+            f"every other row of {source_name}/{task_name} shares text with the "
+            f"{reserved_training_row_count} first drawn: take fewer `rows`, or leave "
+            "`unseen` out"
+        )
     return train.select_rows(np.sort(chosen))
 
 

@@ -310,8 +310,9 @@ def _find_split_files(path: Path) -> tuple[dict[SplitName, Path], list[Remark]]:
     split_paths, remarks = _match_names_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
-        ordered = {name: split_paths[name] for name in order if name in split_paths}
-        return ordered, remarks
+        return {
+            name: split_paths[name] for name in order if name in split_paths
+        }, remarks
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
         file = shlex.quote(str(path / [*tables][0]))
