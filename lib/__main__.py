@@ -814,7 +814,7 @@ def set_missing_home_and_user_variables(exit_stack: ExitStack) -> None:
 
     exit_stack: removes the temporary folder and unsets the variables when it is
     closed."""
-    if paths.find_home_folder() is None:
+    if os.path.expanduser("~") == "~":
         home = tempfile.TemporaryDirectory(prefix="home-")
         os.environ["HOME"] = exit_stack.enter_context(home)
         exit_stack.callback(os.environ.pop, "HOME")

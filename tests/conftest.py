@@ -465,7 +465,6 @@ def forget():
     )
     for function in (
         data.read_splits_cached,
-        data.digest_rows_and_list_splits_cached,
         *drawing,
         texts.read_document_count_and_digest,
     ):

@@ -474,7 +474,7 @@ def rewrite_notebooks_in_committed_form() -> list[Path]:
     forms = {
         make_notebook_id(path): read_defaults_and_digest_cells(path) for path in books
     }
-    disk.write_json(paths.COMMITTED, forms, sync_to_disk=True)
+    disk.write_json(paths.COMMITTED, forms)
     return [path for path in files if path.read_bytes() != before.get(path)]
 
 

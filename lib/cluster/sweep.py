@@ -89,26 +89,16 @@ class TimeForecast:
         store: Store,
         core_seconds_estimator: Callable[[Spec, RunMetrics], CoreSeconds] | None = None,
     ) -> None:
-        self.store, self.prior = store, core_seconds_estimator
+        self.store = store
+        self.has_estimator = core_seconds_estimator is not None
+        # Without an estimator all runs count alike, so their seconds are not divided.
+        self.estimate = core_seconds_estimator or (lambda spec, metrics: 1.0)
         # {id of a Spec, or key of similar runs: {origin, "run" or "record": [measured
         # seconds / estimated seconds, for each run]}}.
         self.took: dict[Any, dict[str, list[float]]] = defaultdict(
             lambda: {"run": [], "record": []}
         )
         self.read: set[str] = set()
-
-    def estimate_core_seconds_from_workload(
-        self, spec: Spec, run_metrics: RunMetrics
-    ) -> float:
-        """Return the core seconds of a run by a count of its work.
-
-        Measured times are divided by this estimate, so that runs of different sizes can
-        be compared. The estimate is that of `core_seconds_estimator`, or 1 where the
-        forecast was made without this function.
-
-        spec: the description of the run.
-        run_metrics: the metrics of the run, or {} before it has run."""
-        return self.prior(spec, run_metrics) if self.prior else 1.0
 
     def add_finished_run(
         self,
@@ -128,9 +118,7 @@ class TimeForecast:
         committed run).
         run_metrics: the metrics of the run, for the estimate of its work."""
         if origin == "run" or spec.step not in ("digits", "latency"):
-            ratio = core_seconds / self.estimate_core_seconds_from_workload(
-                spec, run_metrics or {}
-            )
+            ratio = core_seconds / self.estimate(spec, run_metrics or {})
             for key in (spec.id, make_duration_group_key(spec)):
                 self.took[key][origin].append(ratio)
             # This cached property depends on all finished runs that were added. It is
@@ -152,10 +140,8 @@ class TimeForecast:
                 self.slowdown_against_recorded_runs * ratio for ratio in took["record"]
             ]
             if ratios:
-                return statistics.median(
-                    ratios
-                ) * self.estimate_core_seconds_from_workload(spec, {})
-        return self.prior(spec, {}) if self.prior else None
+                return statistics.median(ratios) * self.estimate(spec, {})
+        return self.estimate(spec, {}) if self.has_estimator else None
 
     @cached_property
     def slowdown_against_recorded_runs(self) -> float:

@@ -238,12 +238,12 @@ def write_text_file(path: str | Path, text: str, sync_to_disk: bool = True) -> N
         place.write_text(text)
 
 
-def write_json(path: str | Path, value: Any, sync_to_disk: bool = False) -> None:
+def write_json(path: str | Path, value: Any) -> None:
     """Write a value as JSON to a file, so that no process sees the file half written.
 
-    sync_to_disk: whether the file is flushed to the disk (fsync). By default it is not,
-    because all files of a training are flushed together when the training ends."""
-    write_text_file(path, json.dumps(value, indent=1) + "\n", sync_to_disk)
+    It is not flushed to the disk (fsync), because all files of a training are flushed
+    together when the training ends."""
+    write_text_file(path, json.dumps(value, indent=1) + "\n", sync_to_disk=False)
 
 
 def read_file_bytes(path: str | Path) -> bytes:

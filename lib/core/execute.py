@@ -144,11 +144,10 @@ def read_commit_hash_as_dict() -> dict[str, str]:
     It is cached by the first call, since another commit may be checked out while a
     training goes on. "-dirty" is appended to the hash where files differ from the
     commit. Outside of a git checkout the dict is empty."""
-    words = ["git", "--no-optional-locks", "describe", "--always", "--dirty"]
-    words += ["--exclude=*", "--abbrev=10"]
+    words = "git --no-optional-locks describe --always --dirty --exclude=* --abbrev=10"
     how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
     try:
-        return {"commit": subprocess.check_output(words, **how).strip()}
+        return {"commit": subprocess.check_output(words.split(), **how).strip()}
     except (OSError, subprocess.CalledProcessError):
         return {}
 

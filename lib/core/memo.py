@@ -54,7 +54,9 @@ def cache_results_while_enabled(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def compute_or_reuse_result(*args: P.args, **keywords: P.kwargs) -> T:
         values = (*args, *keywords.values())
-        if _results is None or any(map(_is_str_subclass_instance, values)):
+        if _results is None or any(
+            isinstance(value, str) and type(value) is not str for value in values
+        ):
             return function(*args, **keywords)
         key = (function, args, *keywords.items(), *map(type, values))
         try:
@@ -70,7 +72,3 @@ def cache_results_while_enabled(function: Callable[P, T]) -> Callable[P, T]:
 
 def _copy_if_dict(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else value
-
-
-def _is_str_subclass_instance(value: Any) -> bool:
-    return isinstance(value, str) and type(value) is not str

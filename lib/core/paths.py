@@ -168,14 +168,6 @@ def format_unwritable_file_advice(unwritable_path: str | Path | None) -> str:
     return f"; fix: let {folder} be written, or set {name} to another folder"
 
 
-def find_home_folder() -> Path | None:
-    """Return the home folder of the user of this process, or None where there is none,
-    as in some containers."""
-    with suppress(RuntimeError):
-        return Path.home()
-    return None
-
-
 def hide_local_paths(text: str) -> str:
     """Return a text in which the paths of this machine's folders are placeholders.
 
@@ -186,7 +178,7 @@ def hide_local_paths(text: str) -> str:
     placeholders = {
         ROOT: ".",
         Path(sys.prefix): "$PREFIX",
-        find_home_folder(): "~",
+        Path(os.path.expanduser("~")): "~",
         Path(tempfile.gettempdir()): "$TMPDIR",
     }
     placeholders |= {
@@ -194,8 +186,8 @@ def hide_local_paths(text: str) -> str:
         for name, p in list_configurable_folders().items()
         if not p.is_relative_to(ROOT)
     }
-    for path in sorted(filter(None, placeholders), key=lambda path: -len(str(path))):
-        if os.path.isabs(path) and Path(path).parts[1:]:
+    for path in sorted(placeholders, key=lambda path: -len(str(path))):
+        if path.is_absolute() and path.parts[1:]:
             pattern = rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])"
             text = re.sub(pattern, placeholders[path], text)
     return text

@@ -175,13 +175,13 @@ class Spec:
         return args
 
     def to_json(self) -> Json:
-        inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
-        body = {
+        return {
             "step": self.step,
             "version": STEPS[self.step].version,
             "args": self.args,
+            "inputs": {n: s.to_json() for n, s in sorted(self.inputs.items())},
+            "seed": self.seed,
         }
-        return body | {"inputs": inputs, "seed": self.seed}
 
     def __hash__(self) -> int:
         return hash((self.id, self.seed))

@@ -192,7 +192,7 @@ class SpecAndRun(NamedTuple):
 
 
 @contextmanager
-def hold_lock(lock_path: Path, max_wait_seconds: float | None = None) -> Iterator[None]:
+def hold_lock(lock_path: Path, max_wait_seconds: float = -1) -> Iterator[None]:
     """Hold the lock of a run during a `with` block.
 
     So no other process does the same training or measurement at the same time. While
@@ -200,13 +200,11 @@ def hold_lock(lock_path: Path, max_wait_seconds: float | None = None) -> Iterato
     (filelock), so it ends with the process that holds it.
 
     lock_path: the lock file of the run.
-    max_wait_seconds: seconds after which Timeout is raised; None waits without
-    limit."""
-    timeout = -1 if max_wait_seconds is None else max_wait_seconds
+    max_wait_seconds: seconds after which Timeout is raised; -1 waits without limit."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with (
         disk.raise_full_disk_as_oserror(lock_path.parent),
-        FileLock(lock_path, timeout, thread_local=False),
+        FileLock(lock_path, max_wait_seconds, thread_local=False),
     ):
         try:
             yield

@@ -65,7 +65,6 @@ MinWordsPerUnseenRow: TypeAlias = int
 SeedOfDrawnRows: TypeAlias = int
 HasTwoTexts: TypeAlias = bool
 HasSpanAnswers: TypeAlias = bool
-PathText: TypeAlias = str
 # The array of `pack_predictions`, under its kind: "bits", "classes" or "scores".
 PackedPredictions: TypeAlias = Arrays
 
@@ -164,18 +163,6 @@ def list_source_folders(source_name: str) -> tuple[Path] | tuple[()]:
     return (paths.data_root() / subfolder,) if subfolder else ()
 
 
-def has_required_source_folder(source_name: str) -> bool:
-    """Return whether the folder of a source's official files exists on this machine.
-
-    Where it does not, the digests of the data are read from the file
-    `data/digests.json` of this project. The result is True for generated rows and for a
-    user's files, which have no such folder.
-
-    source_name: the source of data, such as "glue"."""
-    folders = list_source_folders(source_name)
-    return not folders or folders[0].is_dir()
-
-
 def find_task_by_name(source_name: str, task_name: str) -> Task:
     """Return the Task (class names, metrics) of a source of data by its name.
 
@@ -246,24 +233,13 @@ def read_committed_data_digests() -> DigestByDataName:
     file."""
     if not os.path.lexists(paths.DIGESTS):
         return {}
-    return read_data_digests_cached(disk.read_file_metadata(paths.DIGESTS))
-
-
-@cache
-def read_data_digests_cached(digests_file: disk.FileMetadata) -> DigestByDataName:
-    """Return {data name: digest} from a JSON file, cached until the file changes.
-
-    The cache saves time, as the digests are looked up for every planned training run.
-
-    digests_file: path, size, times and inode of the file. They are the key of the
-    cache, and one of them differs in a changed file, so it is read again."""
-    return disk.read_json(digests_file.path, "take it from git")
+    return disk.read_json(paths.DIGESTS, "take it from git")
 
 
 def find_local_or_committed_digest(
     data_name: str,
     compute_local_digest: Callable[[], str],
-    has_local_folder: Callable[[], bool] = lambda: True,
+    has_local_folder: bool = True,
 ) -> str:
     """Return the digest of local data; where they are missing, that of official data.
 
@@ -276,11 +252,11 @@ def find_local_or_committed_digest(
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
     compute_local_digest: function that computes the digest of the local data, and
     raises FileNotFoundError where they are missing.
-    has_local_folder: function that returns whether the folder of the data exists. If
-    not, and the file has a digest, `compute_local_digest` is not called."""
+    has_local_folder: whether the folder of the data exists. If not, and the file has a
+    digest, `compute_local_digest` is not called."""
     official = read_committed_data_digests().get(data_name)
     try:
-        if not _look or (official and not has_local_folder()):
+        if not _look or (official and not has_local_folder):
             raise FileNotFoundError(f"{data_name} is not looked at")
         return compute_local_digest()
     except FileNotFoundError:
@@ -364,7 +340,6 @@ def find_checkpoint_digest(checkpoint_name: str) -> str:
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
         lambda: digest_local_checkpoint(checkpoint_name),
-        lambda: find_checkpoint_folder_with_file(checkpoint_name, WEIGHTS) is not None,
     )
 
 
@@ -454,30 +429,19 @@ def digest_rows_and_list_splits(
 ) -> tuple[Digest, list[SplitName]]:
     """Return (digest, names of all splits) of the rows of a task on this machine.
 
-    A training run is identified by this digest. The result is cached, as it is needed
-    for every planned run: for official rows while the process lives, for a user's files
-    until they change. Raises Absent where the rows are missing."""
-    user_files = []
+    A training run is identified by this digest. The result is cached on disk until a
+    data file or the code of this package changes, which saves seconds for each command.
+    Raises Absent where the rows are missing."""
+    note = ["rows", source_name, task_name]
+    files = [
+        path
+        for folder in list_source_folders(source_name)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
     if source_name == "own":
-        user_files = import_data_source_module(source_name).list_task_files(task_name)
-    file_digests = [(str(file), disk.digest_file(file)) for file in user_files]
-    return digest_rows_and_list_splits_cached(source_name, task_name, *file_digests)
-
-
-@cache
-def digest_rows_and_list_splits_cached(
-    source_name: str, task_name: str, *file_digests: tuple[PathText, Digest]
-) -> tuple[Digest, list[SplitName]]:
-    """Return (digest, names of all splits) of a task's local rows, cached also on disk.
-
-    The cache on disk holds until a data file or the code of this package changes. It
-    saves seconds for each command, as most commands need the digests of most tasks.
-
-    file_digests: (path, digest) of each of a user's files, so that changed files are
-    read again; none for an official task."""
-    files = [Path(path) for path, _ in file_digests]
-    for root in list_source_folders(source_name):
-        files += [path for path in sorted(root.rglob("*")) if path.is_file()]
+        files = import_data_source_module(source_name).list_task_files(task_name)
+        note += map(disk.digest_file, files)
 
     def list_digest_and_split_names() -> list[str]:
         return [
@@ -485,7 +449,6 @@ def digest_rows_and_list_splits_cached(
             *read_splits(source_name, task_name),
         ]
 
-    note = ["rows", source_name, task_name, *file_digests]
     rows_digest, *names = disk.read_disk_cache_or_compute(
         note, [*CODE, *files], list_digest_and_split_names
     )
@@ -539,7 +502,7 @@ def make_data_descriptor(
     rows_digest = find_local_or_committed_digest(
         key,
         lambda: digest_rows_and_list_splits(source_name, task_name)[0],
-        lambda: has_required_source_folder(source_name),
+        all(folder.is_dir() for folder in list_source_folders(source_name)),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: DataDescriptor = {
@@ -638,7 +601,7 @@ def load(
     key, task_splits = f"{name}/{task_name}", dict(read_splits(name, task_name))
     check_digest(key, digest_task_rows(name, task_name), data_descriptor["digest"])
     train = read_split(name, task_name, "train")
-    held = data_descriptor.get("held_out", 0)
+    order = make_fixed_random_row_order(train)
     if drawn_entry := data_descriptor.get("drawn"):
         if seed is None:
             raise Refused(
@@ -647,13 +610,12 @@ def load(
         train = read_training_pool(data_descriptor)
         what = f"{key}, the rows to draw from,"
         check_digest(what, digest_splits({"pool": train}), drawn_entry["digest"])
+        order = np.random.default_rng(derive_seed(seed, "rows")).permutation(len(train))
+    held = data_descriptor.get("held_out", 0)
     rows = data_descriptor.get("rows", len(train) - held)
     check_enough_rows(key, len(train), rows, held)
-    order, first = make_fixed_random_row_order(train), rows
-    if drawn_entry:
-        assert seed is not None
-        order = np.random.default_rng(derive_seed(seed, "rows")).permutation(len(train))
-    elif data_descriptor.get("in_order"):
+    first = rows
+    if data_descriptor.get("in_order"):
         order, first = np.arange(len(train)), len(train) - held
     task_splits["train"] = train.select_rows(np.sort(order[:rows]))
     if held:
@@ -745,10 +707,11 @@ def read_unseen_test_rows(
         train, reserved_training_row_count, max_unseen_rows, min_words_per_unseen_row
     )
     if not chosen:
-        key = f"{source_name}/{task_name}"
-        taken = f"the {reserved_training_row_count} first drawn"
-        few = f"every other row of {key} shares text with {taken}"
-        raise Refused(f"{few}: take fewer `rows`, or leave `unseen` out")
+        raise Refused(
+            f"every other row of {source_name}/{task_name} shares text with the "
+            f"{reserved_training_row_count} first drawn: take fewer `rows`, or leave "
+            "`unseen` out"
+        )
     return train.select_rows(np.sort(chosen))
 
 

@@ -173,21 +173,16 @@ def _conjugate_verb(event: Event, is_subject_plural: bool) -> list[Word]:
     voice are those of the Event.
 
     is_subject_plural: whether the subject, with which the verb agrees, is plural."""
-    if event.passive:
-        be = (
-            ("were" if is_subject_plural else "was")
-            if event.past
-            else ("are" if is_subject_plural else "is")
-        )
-        auxiliary, tag = [Word(be, "AUX")], "VBN"
-    elif not event.positive:
-        do = "did" if event.past else "do" if is_subject_plural else "does"
-        auxiliary, tag = [Word(do, "AUX")], "VB"
+    if event.past:
+        be, do, finite_tag = ("was", "were"), ("did", "did"), ("VBD", "VBD")
     else:
-        auxiliary, tag = (
-            [],
-            "VBD" if event.past else "VBP" if is_subject_plural else "VBZ",
-        )
+        be, do, finite_tag = ("is", "are"), ("does", "do"), ("VBZ", "VBP")
+    if event.passive:
+        auxiliary, tag = [Word(be[is_subject_plural], "AUX")], "VBN"
+    elif not event.positive:
+        auxiliary, tag = [Word(do[is_subject_plural], "AUX")], "VB"
+    else:
+        auxiliary, tag = [], finite_tag[is_subject_plural]
     negation = [] if event.positive else [Word("not", "NEG")]
     return [*auxiliary, *negation, Word(VERB[event.verb][tag], tag, event.verb)]
 

@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -180,14 +180,15 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
-def find_cell_separator(lines: Sequence[str]) -> str:
-    """Return the character that stands between the cells of a CSV file.
+def find_cell_separator(line: str) -> str:
+    """Return the character that stands between the cells of a CSV file, by its first
+    line.
 
-    Of comma, semicolon, tab and bar it is the one that divides the first of the lines
-    into the most cells."""
+    Of comma, semicolon, tab and bar it is the one that divides the line into the most
+    cells."""
 
     def count_columns(separator: str) -> int:
-        return len(next(csv.reader(lines[:1], delimiter=separator), []))
+        return len(next(csv.reader([line], delimiter=separator)))
 
     return max(",;\t|", key=count_columns)
 
@@ -198,12 +199,9 @@ def _read_csv_table(
     lines, rows = list(iterate_lines(path)), []
 
     # The first line may be "sep=;", by which a spreadsheet program names the separator.
-    names_separator = bool(lines) and re.fullmatch("sep=[,;|\t]", lines[0]) is not None
-    between = (
-        lines[0][-1]
-        if names_separator
-        else find_cell_separator([line for line in lines if line.strip()])
-    )
+    first = next(filter(str.strip, lines), "")
+    names_separator = bool(re.fullmatch("sep=[,;|\t]", first))
+    between = first[-1] if names_separator else find_cell_separator(first)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
@@ -302,14 +300,13 @@ def _convert_to_rows_if_columnar(json_object: Json) -> list[Json] | Json:
     where it is no dict of columns of equal length; the caller then reports its layout
     as an error."""
     values = list(json_object.values())
-    if all(name.isdigit() for name in json_object) and all(
+    if all(map(str.isdigit, json_object)) and all(
         isinstance(row, dict) for row in values
     ):
         return values
     cells = [list(c.values()) if isinstance(c, dict) else c for c in values]
-    if not cells or not all(isinstance(column, list) for column in cells):
-        return json_object
-    if len(set(map(len, cells))) != 1:
+    is_columnar = all(isinstance(column, list) for column in cells)
+    if not is_columnar or len(set(map(len, cells))) != 1:
         return json_object
     return [
         dict(zip(json_object, row, strict=True)) for row in zip(*cells, strict=True)

@@ -146,26 +146,67 @@ def read_user_data(location_and_columns: str) -> UserData:
 
 
 def read_dataset(
-    dataset: Dataset | Mapping[str, Dataset], column_choice: ColumnChoice = ""
+    dataset: Dataset | Mapping[str, Dataset],
+    column_choice: ColumnChoice = "",
+    location: str = "the data set",
 ) -> UserData:
     """Read a user's data that are already in memory: task, rows by split, and remarks.
 
-    The remarks tell the user how columns and labels were understood. Raises Refused
-    for another kind of object, where columns or rows are not clear, or without a split
-    "train".
+    The remarks tell the user how columns and labels were understood. Where the feature
+    type of the label column has class names, or is a float, it decides whether labels
+    are classes or scores. A data set with the columns of SQuAD on the hub has questions
+    about passages. Raises Refused for another kind of object, where columns or rows are
+    not clear, without a split "train", and where none of its rows has a class.
 
     dataset: a `datasets.Dataset` with training rows, or a `DatasetDict` with a split
     "train".
     column_choice: the columns to read, the label last, such as "title, body, stars:
-    scores"; "" infers texts and label from the names of the columns."""
-    for part in dataset.values() if isinstance(dataset, Mapping) else (dataset,):
+    scores"; "" infers texts and label from the names of the columns.
+    location: the name of the data, for the task's name and for errors."""
+    parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
+    for part in parts.values():
         if not hasattr(part, "features"):
             raise Refused(
                 f"rows in a {type(part).__name__} are not read: name a file or folder, or "
                 "pass a datasets.Dataset, which Dataset.from_list makes of a list of "
                 "dictionaries and Dataset.from_pandas of a DataFrame"
             )
-    return _convert_dataset_to_user_data("the data set", dataset, column_choice)
+    by_split, remarks = _match_names_to_splits(location, parts)
+    if "train" not in by_split:
+        raise Refused(
+            f"{location} has no split train, but {', '.join(parts)}: name it so"
+        )
+    features = by_split["train"].features
+    if not column_choice and squad.ROW_KEYS <= features.keys():
+        questions = {
+            split: squad.parse_questions(Path(location) / split, part.to_list())
+            for split, part in by_split.items()
+        }
+        return _convert_questions_to_user_data(location, questions, remarks)
+    kinds = {}
+    for name, feature in features.items():
+        if hasattr(feature, "names"):
+            kinds[name] = roles.CLASSES
+        elif str(getattr(feature, "dtype", "")).startswith("float"):
+            kinds[name] = roles.SCORES
+    tables = {}
+    chosen_names, _ = roles.parse_columns_and_label_kind(column_choice)
+    label_columns = chosen_names[-1:] or [
+        name for name in features if roles.is_label_column_name(name)
+    ]
+    for split, dataset_part in by_split.items():
+        body = lines.list_labelled_dataset_rows(dataset_part, label_columns or None)
+        if lost := len(dataset_part) - len(body):
+            count = f"{lost} of {len(dataset_part)} {split} rows"
+            remarks.append(f"left out {count} without a class")
+        if table := lines.tabulate_objects(f"{location}, {split}", body):
+            tables[split] = table
+    if "train" not in tables:
+        fault = f"none of {len(by_split['train'])} rows has a class"
+        raise make_file_content_error(
+            f"{location}, train", fault, "rows with a class", "label some"
+        )
+    return _convert_tables_to_user_data(location, tables, kinds, remarks, column_choice)
 
 
 def _parse_location_and_columns(
@@ -263,14 +304,15 @@ def _find_split_files(path: Path) -> tuple[dict[SplitName, Path], list[Remark]]:
         return {"train": path}, []
     tables = {
         file.name: file
-        for file in (sorted(path.iterdir()) if path.is_dir() else ())
-        if file.is_file() and file.suffix.lower() in SUFFIXES and file.name[0] != "."
+        for file in sorted(path.glob("[!.]*"))
+        if file.is_file() and file.suffix.lower() in SUFFIXES
     }
     split_paths, remarks = _match_names_to_splits(location, tables)
     if "train" in split_paths:
         order = ("train", "dev", "test")
-        ordered = {name: split_paths[name] for name in order if name in split_paths}
-        return ordered, remarks
+        return {
+            name: split_paths[name] for name in order if name in split_paths
+        }, remarks
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
         file = shlex.quote(str(path / [*tables][0]))
@@ -303,7 +345,7 @@ def _read_files_cached(
         from datasets import load_from_disk
 
         dataset: Any = load_from_disk(location)
-        return _convert_dataset_to_user_data(location, dataset, column_choice)
+        return read_dataset(dataset, column_choice, location)
     split_paths, remarks = _find_split_files(path)
     if not column_choice and all(map(_has_squad_layout, split_paths.values())):
         questions = {
@@ -326,58 +368,6 @@ def _read_files_cached(
         if is_quoted:
             remarks.append(f"{file.name} has its cells in quotes")
     return _convert_tables_to_user_data(location, tables, {}, remarks, column_choice)
-
-
-def _convert_dataset_to_user_data(
-    location: str, dataset: Dataset | Mapping[str, Dataset], column_choice: ColumnChoice
-) -> UserData:
-    """Turn a `datasets.Dataset` or `DatasetDict` into task, rows by split, and remarks.
-
-    Where the feature type of the label column has class names, or is a float, it
-    decides whether labels are classes or scores. A data set with the columns of SQuAD
-    on the hub has questions about passages. Raises Refused without a split "train", and
-    where none of its rows has a class.
-
-    location: the name of the data, for errors.
-    column_choice: the columns that the user named, such as "body, stars: scores", or
-    ""."""
-    parts = dict(dataset) if isinstance(dataset, Mapping) else {"train": dataset}
-    by_split, remarks = _match_names_to_splits(location, parts)
-    if "train" not in by_split:
-        raise Refused(
-            f"{location} has no split train, but {', '.join(parts)}: name it so"
-        )
-    features = by_split["train"].features
-    if not column_choice and squad.ROW_KEYS <= features.keys():
-        questions = {
-            split: squad.parse_questions(Path(location) / split, part.to_list())
-            for split, part in by_split.items()
-        }
-        return _convert_questions_to_user_data(location, questions, remarks)
-    kinds = {}
-    for name, feature in features.items():
-        if hasattr(feature, "names"):
-            kinds[name] = roles.CLASSES
-        elif str(getattr(feature, "dtype", "")).startswith("float"):
-            kinds[name] = roles.SCORES
-    tables = {}
-    chosen_names, _ = roles.parse_columns_and_label_kind(column_choice)
-    label_columns = chosen_names[-1:] or [
-        name for name in features if roles.is_label_column_name(name)
-    ]
-    for split, dataset_part in by_split.items():
-        body = lines.list_labelled_dataset_rows(dataset_part, label_columns or None)
-        if lost := len(dataset_part) - len(body):
-            count = f"{lost} of {len(dataset_part)} {split} rows"
-            remarks.append(f"left out {count} without a class")
-        if table := lines.tabulate_objects(f"{location}, {split}", body):
-            tables[split] = table
-    if "train" not in tables:
-        fault = f"none of {len(by_split['train'])} rows has a class"
-        raise make_file_content_error(
-            f"{location}, train", fault, "rows with a class", "label some"
-        )
-    return _convert_tables_to_user_data(location, tables, kinds, remarks, column_choice)
 
 
 def _convert_tables_to_user_data(
@@ -459,18 +449,18 @@ def _drop_rows_with_empty_cells(
         ]
         gaps.update(lacking[:1])
         (empty if lacking else full).append((place, cells))
-    if not empty:
-        return header_and_rows
-    where = f"such as {Path(empty[0][0]).name}"
-    counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
-    about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
-    if len(empty) > FEW * len(body):
-        fault = f"{about}, {where}"
-        fix = "fill them in, drop these rows, or name other columns"
-        raise make_file_content_error(
-            file.rpartition(":")[0] or file, fault, f"{FEW:.0%} at most", fix
-        )
-    remarks_to_extend.append(f"left out {about}, {where}")
+    if empty:
+        where = f"such as {Path(empty[0][0]).name}"
+        counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
+        about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
+        if len(empty) > FEW * len(body):
+            raise make_file_content_error(
+                file.rpartition(":")[0] or file,
+                f"{about}, {where}",
+                f"{FEW:.0%} at most",
+                "fill them in, drop these rows, or name other columns",
+            )
+        remarks_to_extend.append(f"left out {about}, {where}")
     return [header_and_rows[0], *full]
 
 
@@ -575,18 +565,21 @@ def _check_and_complete_user_data(
             fault = f"{len(train)} rows that cannot be divided into training and development rows"
             fix = "add a file dev" + ", or questions about other passages" * task.span
             raise make_file_content_error(location, fault, "texts on both sides", fix)
-    if task.labels and len(classes := {*splits["dev"].y.tolist()}) == 1:
-        only = f"all {len(splits['dev'])} development rows are of the class "
-        only += (
-            f"{task.labels[classes.pop()]}: add rows of others, since no model can be "
+    codes = np.unique(splits["dev"].y)
+    if task.labels and len(codes) == 1:
+        cautions.append(
+            f"all {len(splits['dev'])} development rows are of the class "
+            f"{task.labels[codes[0]]}: add rows of others, since no model can be above "
+            "the most frequent class"
         )
-        cautions.append(f"{only}above the most frequent class")
-    for split, rows in splits.items():
-        is_score = not (task.labels or task.span)
-        if is_score and len({*rows.y.tolist()}) == 1:
-            fault = f"all {len(rows)} rows of {split} have one score"
-            fix = "add other rows, since nothing correlates with these"
-            raise make_file_content_error(location, fault, "scores that differ", fix)
+    if not (task.labels or task.span):
+        for split, rows in splits.items():
+            if np.ptp(rows.y) == 0:
+                fault = f"all {len(rows)} rows of {split} have one score"
+                fix = "add other rows, since nothing correlates with these"
+                raise make_file_content_error(
+                    location, fault, "scores that differ", fix
+                )
     return UserData(task, splits, (*remarks, *cautions), tuple(cautions))
 
 

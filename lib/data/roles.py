@@ -250,11 +250,8 @@ def is_label_column_name(column_name: str) -> bool:
 
 
 def is_text_column_name(column_name: str) -> bool:
-    has_word = (
-        split_column_name_into_words(column_name) & TEXTS
-        and not split_column_name_into_words(column_name) & OTHERS
-    )
-    return column_name.lower() in LETTERS or bool(has_word)
+    words = split_column_name_into_words(column_name)
+    return column_name.lower() in LETTERS or bool(words & TEXTS and not words & OTHERS)
 
 
 def is_metadata_column_name(column_name: str) -> bool:
@@ -399,7 +396,7 @@ def _make_missing_header_error(
     roles |= {label: "label"}
     path = Path(first_file)
     is_csv = path.suffix.lower() == ".csv"
-    separator = find_cell_separator(read_lines(path)[:1]) if is_csv else "\t"
+    separator = find_cell_separator(read_lines(path)[0]) if is_csv else "\t"
     line = separator.replace("\t", "\\t").join(
         roles.get(number, f"id{number}") for number in numbers
     )

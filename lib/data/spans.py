@@ -77,9 +77,12 @@ def tokenise_questions(
     # Tokenise each passage once, as it may have several questions.
     different = list(dict.fromkeys(split.b))
     coded = tokenizer(different, return_offsets_mapping=True, **plain)
-    fields, passages = (different, coded["input_ids"], coded["offset_mapping"]), {}
-    for text, ids, offsets in zip(*fields, strict=True):
-        passages[text] = ids, np.array(offsets, np.int32).reshape(-1, 2)
+    passages = {
+        text: (ids, np.array(offsets, np.int32).reshape(-1, 2))
+        for text, ids, offsets in zip(
+            different, coded["input_ids"], coded["offset_mapping"], strict=True
+        )
+    }
     windows = []
     for row, text in enumerate(split.b):
         question, (passage, spot) = questions[row][:max_question_tokens], passages[text]
@@ -107,8 +110,14 @@ def tokenise_questions(
             np.repeat(types, [first, len(window) - first])
             for window, first in zip(ids, firsts, strict=True)
         ]
-    fields = np.array(labels, np.int64), np.array(rows), np.array(firsts)
-    return QuestionWindows(columns, *fields, offsets, fullest)
+    return QuestionWindows(
+        columns,
+        np.array(labels, np.int64),
+        np.array(rows),
+        np.array(firsts),
+        offsets,
+        fullest,
+    )
 
 
 def extract_answer_texts(split: Split, answer_character_spans: np.ndarray) -> list[str]:

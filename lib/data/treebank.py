@@ -263,13 +263,12 @@ def find_tense_and_verb_lemma(
     The label is "PAST" or "PRES". The verb is the finite full verb of the main clause,
     or of another clause if all finite verbs agree in tense. Returns None where there is
     no such verb; the sentence is then not used."""
-    verbs = [
-        i for i, kind in enumerate(sentence.parts_of_speech) if kind in ("VERB", "AUX")
-    ]
-    finite = [i for i in verbs if "VerbForm=Fin" in sentence.features[i]]
-    return _find_target_word(
-        sentence, "VERB", {i: _read_feature(sentence, i, "Tense") for i in finite}, 0
-    )
+    tenses = {
+        i: _read_feature(sentence, i, "Tense")
+        for i, kind in enumerate(sentence.parts_of_speech)
+        if kind in ("VERB", "AUX") and "VerbForm=Fin" in sentence.features[i]
+    }
+    return _find_target_word(sentence, "VERB", tenses, 0)
 
 
 def find_grammatical_number_and_noun_lemma(

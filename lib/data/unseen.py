@@ -72,17 +72,6 @@ def list_ngrams(text: WordsOfText, *lengths: int) -> list[WordNgram]:
     ]
 
 
-def list_ngrams_for_overlap_check(text: WordsOfText) -> list[WordNgram]:
-    """Return the word sequences by which a text is compared with others for overlap.
-
-    They are all sequences of four consecutive words, or the whole text if it is
-    shorter. Rows with a sequence in common share text, and form a group when confidence
-    intervals are computed.
-
-    text: its words."""
-    return list_ngrams(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
-
-
 def select_row_positions_without_shared_text(
     split: Split,
     taken_row_positions: Iterable[int],
@@ -156,7 +145,7 @@ def cluster_rows_by_shared_text(
             shared = [text]
             if not only_equal_texts:
                 within = [part for part in list_ngrams(text, *SHORTER) if part in short]
-                shared = list_ngrams_for_overlap_check(text) + within
+                shared = list_ngrams(text, WORDS) + within
             for mark in shared:
                 parent[find_root(row)] = find_root(first.setdefault(mark, row))
     return np.unique([find_root(row) for row in range(len(rows))], return_inverse=True)[
