@@ -158,15 +158,12 @@ def compute_attention_error_with_padded_scores_zeroed(
     excludes_padding_from_mean: whether the mean leaves out each pair (query, key) in
     which a token is padding. Otherwise it is over all T * T pairs."""
     gone = (token_mask == 0)[:, None, None, :]
-    student_attention_scores, teacher_attention_scores = (
+    scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
         for x in (student_attention_scores.float(), teacher_attention_scores.float())
     )
     return compute_attention_mean_squared_error(
-        student_attention_scores,
-        teacher_attention_scores,
-        token_mask,
-        excludes_padding_from_mean,
+        *scores, token_mask, excludes_padding_from_mean
     )
 
 
