@@ -24,12 +24,10 @@ from lib.core.names import derive_seed
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import RunWriter, TrainingOutput
 from lib.core.types import MetricName, SplitName
-from lib.data import DataDescriptor, Split, Task
 from lib.model import backbone
 from lib.stats.metrics import Metrics
 from lib.train import augment, heads, loop, losses
 from lib.train.batches import EncodedRows
-from lib.train.loop import SettingsJson
 
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
 # weights that the model has at the time of the call.
@@ -65,10 +63,10 @@ class TaskTraining:
     def __init__(
         self,
         run: RunWriter,
-        data_descriptor: DataDescriptor,
-        train: SettingsJson | None,
-        numerics: SettingsJson,
-        span_settings: SettingsJson | None = None,
+        data_descriptor: sources.DataDescriptor,
+        train: loop.SettingsJson | None,
+        numerics: loop.SettingsJson,
+        span_settings: loop.SettingsJson | None = None,
     ) -> None:
         self.run, self.span = run, span_settings
         self.numerics = loop.apply_numeric_settings(numerics)
@@ -200,7 +198,7 @@ class TaskTraining:
 
 
 def compute_selection_score(
-    train_settings: Train, task: Task, metrics: Mapping[MetricName, float]
+    train_settings: Train, task: sources.Task, metrics: Mapping[MetricName, float]
 ) -> float:
     """Return the score by which a training selects its best model; higher is better.
 
@@ -214,10 +212,10 @@ def compute_selection_score(
 def load_task_and_call_step(
     step_function: Callable[..., Metrics],
     run: RunWriter,
-    data: DataDescriptor,
-    numerics: SettingsJson,
-    train: SettingsJson | None = None,
-    span: SettingsJson | None = None,
+    data: sources.DataDescriptor,
+    numerics: loop.SettingsJson,
+    train: loop.SettingsJson | None = None,
+    span: loop.SettingsJson | None = None,
     **step_arguments: Any,
 ) -> Metrics:
     """Call a function that works on a task, such as a training; return its metrics.
@@ -379,8 +377,8 @@ class Trainer:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerFast,
-        task: Task,
-        splits: Mapping[SplitName, Split],
+        task: sources.Task,
+        splits: Mapping[SplitName, sources.Split],
         train: Train,
         seed: int = 0,
         numerics: Numerics | None = None,
@@ -437,12 +435,6 @@ class Trainer:
         the Trainer's for this call."""
         loss = loss or self.make_label_loss(model)
         train = replace(self.train, **changed_train_settings)
-
-        def score_current_model() -> float:
-            return compute_selection_score(
-                train, self.task, self.compute_development_metrics(model)
-            )
-
         with TemporaryDirectory() as folder:
             run = TrainingOutput(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  # TrainingOutput gets `result` here.
@@ -453,7 +445,9 @@ class Trainer:
                 loss,
                 train,
                 self.numerics,
-                score_current_model,
+                lambda: compute_selection_score(
+                    train, self.task, self.compute_development_metrics(model)
+                ),
                 callbacks,
             )
         return run
