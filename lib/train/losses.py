@@ -158,12 +158,15 @@ def compute_attention_error_with_padded_scores_zeroed(
     excludes_padding_from_mean: whether the mean leaves out each pair (query, key) in
     which a token is padding. Otherwise it is over all T * T pairs."""
     gone = (token_mask == 0)[:, None, None, :]
-    scores = (
+    student_attention_scores, teacher_attention_scores = (
         x.masked_fill(gone | (x <= -100), 0.0)
         for x in (student_attention_scores.float(), teacher_attention_scores.float())
     )
     return compute_attention_mean_squared_error(
-        *scores, token_mask, excludes_padding_from_mean
+        student_attention_scores,
+        teacher_attention_scores,
+        token_mask,
+        excludes_padding_from_mean,
     )
 
 
