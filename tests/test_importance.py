@@ -158,3 +158,29 @@ def test_layers_of_different_sizes_are_refused_in_a_line(tiny):
     )
     with pytest.raises(Refused, match="1 and 1, 2 and 2.*rank the whole model"):
         compute_taylor_importance(model, rows(), options(), NUMERICS)
+
+
+NET = {
+    "hidden": 48,
+    "heads": 12,
+    "width": 96,
+    "embedding": "plain",
+    "mismatch": "truncate",
+    "layers": [["W2 gelu(W1 x)", 1, 1]] * 2,
+}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3},
+        {"op": "stack", "net": NET},
+        {"op": "int8"},
+    ],
+    ids=["ghost", "stack", "int8"],
+)
+def test_layers_that_are_not_plain_are_refused_in_a_line(operation, tiny):
+    model = tiny()
+    apply_surgery(model, operation)
+    with pytest.raises(Refused, match=f"has {operation['op']}: rank it before"):
+        compute_taylor_importance(model, rows(), options(), NUMERICS)

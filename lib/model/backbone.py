@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import torch
 import transformers
 from safetensors import safe_open
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from . import modeling
 from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
@@ -38,7 +37,7 @@ def load_with_task_head(
     output_count: int,
     dropout: float,
     seed: int,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerFast]:
     """Open a saved model with the head that a task needs, to train or score it.
 
     Returns (model, tokenizer), in float32 and eval mode. A saved head of the asked kind
@@ -106,8 +105,8 @@ def has_saved_surgery(folder: str | Path) -> bool:
 
 
 def save(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
+    model: transformers.PreTrainedModel,
+    tokenizer: transformers.PreTrainedTokenizerFast,
     folder: str | Path | SaveNothing,
 ) -> None:
     """Write a model and its tokenizer to a folder, from which `load` restores both.
@@ -140,7 +139,9 @@ def save(
         cls.config_class.from_dict(config).save_pretrained(folder)
 
 
-def load(folder: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def load(
+    folder: str | Path,
+) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerFast]:
     """Open a saved model from a folder, and return (model, tokenizer).
 
     The model is in float32 and eval mode, and has the class that was saved. Operations
@@ -197,8 +198,8 @@ def convert_read_errors_to_user_error(
 
 
 def set_class_names_and_problem_type(
-    model: PreTrainedModel, class_names: Sequence[str] | LeaveUnchanged
-) -> PreTrainedModel:
+    model: transformers.PreTrainedModel, class_names: Sequence[str] | LeaveUnchanged
+) -> transformers.PreTrainedModel:
     """Set the names of a model's classes in its configuration, and return the model.
 
     A user of the saved model then sees names instead of LABEL_0, LABEL_1. The kind
@@ -227,7 +228,7 @@ def describe_fix_of_unfitting_head(folder: str | Path) -> str:
     return HEADLESS
 
 
-def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
+def load_tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
     """Return the tokenizer in the folder of a saved model.
 
     Raises Refused, naming the folder, where it cannot be read. transformers itself
@@ -241,11 +242,11 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
 
 
 def load_pretrained_model(
-    model_class: type[PreTrainedModel] | type[transformers.AutoModel],
+    model_class: type[transformers.PreTrainedModel] | type[transformers.AutoModel],
     folder: str | Path,
     allows_missing_head: bool = False,
     **from_pretrained_options: Any,
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """Return a model of a given class with the saved weights of a folder.
 
     It is in float32 and eval mode. Raises Refused, naming the first tensors that are
@@ -328,10 +329,10 @@ def iterate_tensor_names_and_dtypes(folder: str | Path) -> Iterator[TensorNameAn
 
 
 def build_random_model(
-    model_class: type[PreTrainedModel],
-    config: PretrainedConfig,
+    model_class: type[transformers.PreTrainedModel],
+    config: transformers.PretrainedConfig,
     surgery_operations: Iterable[SurgeryOperation] = (),
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """Build a model with random weights, and change it by operations such as pruning.
 
     It serves models that are trained from scratch or only timed.

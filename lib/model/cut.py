@@ -238,8 +238,8 @@ class ZeroFilledPrunedLinear(nn.Linear):
     def __init__(
         self,
         linear: nn.Linear,
-        kept_output_indices: torch.Tensor | AllKept = None,
-        kept_input_indices: torch.Tensor | AllKept = None,
+        kept_output_indices: torch.Tensor | AllKept,
+        kept_input_indices: torch.Tensor | AllKept,
     ) -> None:
         small = slice_linear(linear, kept_output_indices, kept_input_indices)
         outputs, inputs = small.weight.shape

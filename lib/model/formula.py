@@ -85,7 +85,7 @@ OPERATIONS = {
     "swish": Operation(
         1, lambda x: x * _sigmoid(x), lambda t, x: t.nn.functional.silu(x)
     ),
-    "add": Operation(2, np.add, lambda t, a, b: t.add(a, b), 0.0),
+    "add": Operation(2, np.add, lambda t, a, b: t.add(a, b)),
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }

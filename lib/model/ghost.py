@@ -388,21 +388,6 @@ def find_ghost_modules_by_position(
     }
 
 
-def list_unpruned_projections(layer: AnyModule) -> list[str]:
-    """Return which projections of a layer with pruned heads still have all heads.
-
-    These are "v" (values) and "o" (output projection), where they have more heads than
-    the queries and keys. Pruning leaves them whole on purpose where a ghost module, a
-    convolution that generates the pruned heads, is added next."""
-    width = layer.attention.self.query.out_features
-    output = layer.attention.output.dense
-    inputs = {
-        "v": layer.attention.self.value.out_features,
-        "o": getattr(output, "dense", output).in_features,
-    }
-    return [name for name, wide in inputs.items() if wide > width]
-
-
 def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
     """Raise Refused where ghost modules of these settings cannot be added to a model.
 
@@ -424,7 +409,15 @@ def check_ghost_options(model: nn.Module, ghost_options: Ghost) -> None:
             )
     positions = list(ghost_options.positions)
     uncut = list(ghost_options.unpruned_projections)
-    left = list_unpruned_projections(first)
+    # Projections that have more heads than the queries and keys were left whole.
+    attention, output = first.attention.self, first.attention.output.dense
+    widths = {
+        "v": attention.value.out_features,
+        "o": getattr(output, "dense", output).in_features,
+    }
+    left = [
+        name for name, width in widths.items() if width > attention.query.out_features
+    ]
     if uncut != left and (uncut or not ghosts.keys() & {"qk", "v"}):
         raise Refused(
             f'ghosts at {positions} need a cut with "whole": {uncut}; it left {left}'
@@ -507,23 +500,14 @@ def add_ghost_modules(
                 layer.attention.self.register_forward_hook(append_ghost_contexts)
             added.append(new.convolution)
     if "qk" in settings.positions:
-        enable_ghost_attention(model)
+        # transformers reads the name of the attention function from the configuration.
+        # The model gets a copy of its own, as other models may share the original.
+        config_copy = copy.deepcopy(config)
+        for part in model.modules():
+            if getattr(part, "config", None) is config:
+                part.config = config_copy
+        config_copy._attn_implementation = ATTENTION
     return {
         "modules": len(added),
         "parameters": sum(convolution.weight.numel() for convolution in added),
     }
-
-
-def enable_ghost_attention(model: nn.Module) -> None:
-    """Let a model compute attention by `attend_with_ghost_heads`, in place.
-
-    That function generates the attention maps of pruned heads by a convolution.
-    transformers reads the name of the attention function from the model's
-    configuration. The model gets a copy of its configuration for this, as other models
-    may share the original."""
-    shared: Any = model.config
-    config_copy = copy.deepcopy(shared)
-    for part in model.modules():
-        if getattr(part, "config", None) is shared:
-            part.config = config_copy
-    config_copy._attn_implementation = ATTENTION

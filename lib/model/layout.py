@@ -14,6 +14,7 @@ Shapes: B batch, T tokens, H hidden, A heads, M kept heads, D head size.
 """
 
 import re
+from collections import OrderedDict
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -170,20 +171,6 @@ class Attention(nn.Module):
         return self.output(contexts, x), *([maps] if output_attentions else [])
 
 
-class Intermediate(nn.Module):
-    """An Intermediate is the first half of a feed-forward network, as BERT has it.
-
-    It is a linear layer and its activation function. DistilBERT gets it, so that the
-    same pruning code works on it as on BERT."""
-
-    def __init__(self, dense: AnyModule, activation: AnyModule) -> None:
-        super().__init__()
-        self.dense, self.intermediate_act_fn = dense, activation
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.intermediate_act_fn(self.dense(x))
-
-
 class Layer(TransformerBlock):
     """A Layer is a transformer layer of a DistilBERT whose parts have BERT's names.
 
@@ -274,7 +261,9 @@ def rename_distilbert_parts_as_bert(layer: AnyModule) -> None:
         "attention": Attention(
             attention, Output(projection, nn.Identity(), layer.sa_layer_norm)
         ),
-        "intermediate": Intermediate(ffn.lin1, ffn.activation),
+        "intermediate": nn.Sequential(
+            OrderedDict(dense=ffn.lin1, intermediate_act_fn=ffn.activation)
+        ),
         "output": Output(ffn.lin2, ffn.dropout, layer.output_layer_norm),
     }
     layer._modules.clear()

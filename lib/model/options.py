@@ -165,15 +165,6 @@ class Option:
         with suppress(TypeError):
             if key in self._accepted:
                 return
-        self.check_fields()
-        with suppress(TypeError):
-            self._accepted.add(key)
-
-    def check_fields(self) -> None:
-        """Check all fields of this settings object against their annotations.
-
-        Raises Refused for the first field whose value is not allowed. A list becomes a
-        tuple."""
         for field in fields(self):
             name = field.name
             kind: Any = field.type
@@ -197,6 +188,8 @@ class Option:
                     inside, words = bounds or get_args(Number)[1:]
                     if not inside(value):
                         raise self.make_field_error(name, f"it must be {words}")
+        with suppress(TypeError):
+            self._accepted.add(key)
 
     def check_field_type(
         self,

@@ -75,8 +75,8 @@ def get_surgery_operations(model: nn.Module) -> list[SurgeryOperation]:
 
 def slice_linear(
     linear_layer: nn.Linear,
-    output_indices: torch.Tensor | AllKept = None,
-    input_indices: torch.Tensor | AllKept = None,
+    output_indices: torch.Tensor | AllKept,
+    input_indices: torch.Tensor | AllKept,
 ) -> nn.Linear:
     """Copy some rows (outputs) and columns (inputs) of a linear layer into a new one.
 
@@ -96,9 +96,7 @@ def slice_linear(
     return build_linear_layer(*parameters)
 
 
-def build_linear_layer(
-    weight: nn.Parameter, bias: nn.Parameter | None = None
-) -> nn.Linear:
+def build_linear_layer(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
     """Return a linear layer around a given weight [outputs, inputs] and bias [outputs].
 
     The parameters are used without a copy, and no initial weights are drawn."""
@@ -147,7 +145,7 @@ def get_or_attach_padding_mask(model: nn.Module) -> PaddingMask:
 def set_padded_tokens_to_zero(
     states: torch.Tensor,
     padding_mask: PaddingMask | None,
-    is_attention_map: bool = False,
+    is_attention_map: bool,
 ) -> torch.Tensor:
     """Return hidden states or attention maps with zeros at padded tokens.
 

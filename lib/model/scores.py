@@ -59,8 +59,8 @@ def compute_masked_scores(
     query: torch.Tensor,
     key: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    position_bias: torch.Tensor | None = None,
+    scaling: float | None,
+    position_bias: torch.Tensor | None,
 ) -> torch.Tensor:
     """Return the attention scores [B, A, T, T] with the mask added, before the softmax.
 

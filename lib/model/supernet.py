@@ -160,9 +160,10 @@ def inherit_weights_and_list_missing_tensors(
             f"words and layers {sizes} of student and source: "
             "take the same vocabulary, and a multiple of the layers"
         )
+    # Only models with a head have the prefix of the encoder, such as "bert.".
     source_tensors = {
         convert_bert_to_stack_tensor_name(
-            drop_encoder_prefix(name, larger_model)
+            name.removeprefix(f"{larger_model.base_model_prefix}.")
         ): value
         for name, value in larger_model.state_dict().items()
     }
@@ -172,7 +173,7 @@ def inherit_weights_and_list_missing_tensors(
         origin = re.sub(
             place,
             lambda match: str(int(match[0]) // times),
-            drop_encoder_prefix(name, student),
+            name.removeprefix(f"{student.base_model_prefix}."),
         )
         if origin not in source_tensors:
             left.append(name)
@@ -206,13 +207,3 @@ def convert_bert_to_stack_tensor_name(bert_tensor_name: str) -> str:
         lambda match: f"{match[1]}.output.networks.0.{parts[match[2]]}.",
         bert_tensor_name,
     )
-
-
-def drop_encoder_prefix(tensor_name: str, model: transformers.PreTrainedModel) -> str:
-    """Return the name of a tensor without the encoder's prefix, such as "bert.".
-
-    Only models with a head have the prefix. Without it the tensor names of models with
-    and without a head can be compared.
-
-    model: the model that has the tensor."""
-    return tensor_name.removeprefix(f"{model.base_model_prefix}.")

@@ -19,10 +19,10 @@ from typing import Any
 
 from .cut import keep_heads_neurons_or_dimensions, prune_to_head_count
 from .gates import attach_gates
-from .ghost import add_ghost_modules as ghost
+from .ghost import add_ghost_modules
 from .int8 import quantise_linear_layers
 from .layout import rename_layer_parts_as_bert
-from .mix import add_layer_mix as mix
+from .mix import add_layer_mix
 from .options import Refused, SurgeryOperation, SurgeryReport, check_known_name
 from .parts import AnyModule, get_surgery_operations
 from .stack import add_feed_forward_stacks, add_trigram_embedding
@@ -31,9 +31,9 @@ OPERATIONS: dict[str, Callable[..., SurgeryReport]] = {
     "cut": prune_to_head_count,
     "keep": keep_heads_neurons_or_dimensions,
     "gates": attach_gates,
-    "ghost": ghost,
+    "ghost": add_ghost_modules,
     "int8": quantise_linear_layers,
-    "mix": mix,
+    "mix": add_layer_mix,
     "stack": add_feed_forward_stacks,
     "trigram": add_trigram_embedding,
 }

@@ -171,7 +171,8 @@ def find_replacement_candidates(
                 # no candidates.
                 masked.append(MaskedWord(slot, row, starts[i]))
             slot += 1
-    candidate_ids, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
+    ids = np.full((slot, candidates_per_word), -1, dtype=np.int32)
+    lengths = [min(2 * len(row) + 3, limit) for _, row, _ in masked]
     order, start = np.argsort(lengths, kind="stable"), 0
     for end in range(1, len(order) + 1):
         if (
@@ -179,10 +180,11 @@ def find_replacement_candidates(
             or (end + 1 - start) * lengths[order[end]] > max_batch_tokens
         ):
             batch = [masked[i] for i in order[start:end]]
-            best = predict_likeliest_piece_ids(
+            likeliest = predict_likeliest_piece_ids(
                 replacer, batch, candidates_per_word, numerics
             )
-            candidate_ids.update(zip((slot for slot, _, _ in batch), best, strict=True))
+            for (index, _, _), best in zip(batch, likeliest, strict=True):
+                ids[index, : len(best)] = best
             start = end
     cached_nearest_ids_by_word.update(
         find_ids_of_nearest_words(
@@ -191,11 +193,8 @@ def find_replacement_candidates(
             candidates_per_word,
         )
     )
-    candidate_ids |= {
-        slot: cached_nearest_ids_by_word[word] for slot, word in others.items()
-    }
-    ids = np.full((slot, candidates_per_word), -1, dtype=np.int32)
-    for index, best in candidate_ids.items():
+    for index, word in others.items():
+        best = cached_nearest_ids_by_word[word]
         ids[index, : len(best)] = best
     return {"ids": ids, "sizes": np.array(sizes), "one_piece": np.array(one_piece)}
 
@@ -252,7 +251,6 @@ def find_ids_of_nearest_words(
     replacer: WordReplacer,
     words: Iterable[str],
     neighbours_per_word: int,
-    block_size: int = 512,
 ) -> dict[str, list[TokenId]]:
     """Return {word: token ids of its nearest other words, sorted by id}.
 
@@ -261,8 +259,7 @@ def find_ids_of_nearest_words(
     embedding. They are the candidates by which augmentation replaces the word. A word
     that the vocabulary cannot spell gets an empty list.
 
-    replacer: the model that has the embeddings.
-    block_size: the number of words that are compared at once, which limits memory."""
+    replacer: the model that has the embeddings."""
     neighbours = {word: [] for word in words}
     queries = {
         word: replacer.embeddings[ids].mean(0)
@@ -270,8 +267,7 @@ def find_ids_of_nearest_words(
         if (ids := replacer.list_piece_ids(word))
     }
     rows = {replacer.names[place]: row for row, place in enumerate(replacer.places)}
-    for start in range(0, len(queries), block_size):
-        part = list(queries)[start : start + block_size]
+    for part in tokens.split_into_chunks(queries, 512):  # This limits memory.
         asked = functional.normalize(torch.stack([queries[word] for word in part]))
         cosines = asked @ replacer.vectors.T
         for line, word in enumerate(part):

@@ -16,7 +16,7 @@ from lib import data
 from lib.core.names import Refused
 from lib.core.options import Span
 from lib.core.types import Arrays, SplitName
-from lib.data import Split, Task, spans
+from lib.data import spans
 from lib.model import backbone
 from lib.stats import answers, metrics
 from lib.train.batches import EncodedRows, encode_split
@@ -32,7 +32,7 @@ HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
 def load_task_model_and_tokenizer(
-    model_folder: str | Path, task: Task, dropout: float, head_seed: int
+    model_folder: str | Path, task: data.Task, dropout: float, head_seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Open a saved model with the head that a task needs, to fine-tune or score it.
 
@@ -64,8 +64,8 @@ def load_task_model_and_tokenizer(
 
 def encode_rows_and_make_scorer(
     tokenizer: PreTrainedTokenizerFast,
-    split: Split,
-    task: Task,
+    split: data.Split,
+    task: data.Task,
     max_length: int,
     span_settings: SettingsJson | None = None,
 ) -> tuple[EncodedRows, LogitScorer]:
@@ -99,7 +99,7 @@ def encode_rows_and_make_scorer(
 
 
 def score_task_logits(
-    task: Task, split: Split, logits: np.ndarray
+    task: data.Task, split: data.Split, logits: np.ndarray
 ) -> MetricsAndArraysToSave:
     """Score a model's logits on labelled rows, for classification or regression.
 
@@ -115,7 +115,7 @@ def score_task_logits(
 
 
 def score_logits_of_unseen_split(
-    task: Task, split: Split, logits: np.ndarray
+    task: data.Task, split: data.Split, logits: np.ndarray
 ) -> MetricsAndArraysToSave:
     """Score a model's logits on unseen rows, and pack its predictions in few bytes.
 
@@ -135,7 +135,7 @@ def score_logits_of_unseen_split(
 
 
 def score_span_logits(
-    split: Split,
+    split: data.Split,
     windows: spans.QuestionWindows,
     max_answer_tokens: int,
     logits: np.ndarray,
@@ -168,7 +168,9 @@ def score_span_logits(
     return answers.compute_mean_exact_match_and_f1(said, split.answers), arrays
 
 
-def score_majority_baseline(task: Task, splits: Mapping[SplitName, Split]) -> float:
+def score_majority_baseline(
+    task: data.Task, splits: Mapping[SplitName, data.Split]
+) -> float:
     """Return the development score of a constant prediction, a baseline.
 
     It needs no model. It predicts the most frequent class of the training rows, their

@@ -1,12 +1,14 @@
 """This module trains a model on a task, scores it and saves it, for all training steps.
 
 A step (a function of lib.train.steps or of a paper that makes a run) calls
-`train_and_save` with a TaskTraining, a model, an objective (lib.train.objectives), and
-callbacks (lib.train.loop.Callback) such as pruning masks or a search over gates
-(trained masks, lib.model.gates)."""
+`train_and_save` with a TaskTraining, a model, an objective, and callbacks
+(lib.train.loop.Callback) such as pruning masks or a search over gates (trained masks,
+lib.model.gates). An objective is a context manager that yields a loss function,
+f(batch, row numbers) -> {"loss": scalar, terms...}. `build_label_or_teacher_loss` has
+that on labels and a teacher's logits, lib.train.matching those on hidden states."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
@@ -22,12 +24,10 @@ from lib.core.names import derive_seed
 from lib.core.options import Numerics, Targets, Train
 from lib.core.store import RunWriter, TrainingOutput
 from lib.core.types import MetricName, SplitName
-from lib.data import DataDescriptor, Split, Task
 from lib.model import backbone
 from lib.stats.metrics import Metrics
-from lib.train import augment, heads, loop, objectives
+from lib.train import augment, heads, loop, losses
 from lib.train.batches import EncodedRows
-from lib.train.loop import SettingsJson
 
 # f() -> (metrics, arrays to save): scores a model on one split of the rows, with the
 # weights that the model has at the time of the call.
@@ -63,10 +63,10 @@ class TaskTraining:
     def __init__(
         self,
         run: RunWriter,
-        data_descriptor: DataDescriptor,
-        train: SettingsJson | None,
-        numerics: SettingsJson,
-        span_settings: SettingsJson | None = None,
+        data_descriptor: sources.DataDescriptor,
+        train: loop.SettingsJson | None,
+        numerics: loop.SettingsJson,
+        span_settings: loop.SettingsJson | None = None,
     ) -> None:
         self.run, self.span = run, span_settings
         self.numerics = loop.apply_numeric_settings(numerics)
@@ -198,7 +198,7 @@ class TaskTraining:
 
 
 def compute_selection_score(
-    train_settings: Train, task: Task, metrics: Mapping[MetricName, float]
+    train_settings: Train, task: sources.Task, metrics: Mapping[MetricName, float]
 ) -> float:
     """Return the score by which a training selects its best model; higher is better.
 
@@ -212,10 +212,10 @@ def compute_selection_score(
 def load_task_and_call_step(
     step_function: Callable[..., Metrics],
     run: RunWriter,
-    data: DataDescriptor,
-    numerics: SettingsJson,
-    train: SettingsJson | None = None,
-    span: SettingsJson | None = None,
+    data: sources.DataDescriptor,
+    numerics: loop.SettingsJson,
+    train: loop.SettingsJson | None = None,
+    span: loop.SettingsJson | None = None,
     **step_arguments: Any,
 ) -> Metrics:
     """Call a function that works on a task, such as a training; return its metrics.
@@ -232,6 +232,50 @@ def load_task_and_call_step(
     return step_function(
         TaskTraining(run, data, train, numerics, span), **step_arguments
     )
+
+
+def build_label_or_teacher_loss(
+    training: "TaskTraining | Trainer",
+    model: PreTrainedModel,
+    target_settings: Targets,
+    teacher_loss_share: float | None = None,
+) -> nullcontext[loop.LossFunction]:
+    """Make the loss on the labels, on the teacher's logits, or on both.
+
+    Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar,
+    "hard": loss on labels, "soft": loss on the teacher's logits}, with the terms that
+    `target_settings` asks for.
+
+    training: has the tokenised rows (`training_rows`) and, if they are needed, the
+    teacher's logits on them (`teacher_logits`).
+    model: the model to train.
+    target_settings: which losses are used.
+    teacher_loss_share: the weight alpha of "soft", where "hard" has 1 - alpha; None
+    gives each of the two losses the weight 1. A number is allowed only where
+    `target_settings` asks for both losses."""
+    all_labels = training.training_rows.labels
+    assert all_labels is not None
+    # pyrefly: ignore[missing-attribute]  # A Trainer has no teacher, and needs none.
+    teacher = training.teacher_logits if target_settings.kind != "hard" else None
+
+    def compute_loss(
+        batch: loop.Batch, training_row_numbers: np.ndarray
+    ) -> dict[str, Tensor]:
+        logits = loop.compute_logits(model, batch)
+        labels = all_labels[training_row_numbers].to(logits.device)
+        teacher_logits = (
+            None if teacher is None else teacher[training_row_numbers].to(logits.device)
+        )
+        parts = losses.compute_prediction_losses(
+            logits, labels, target_settings, teacher_logits
+        )
+        if teacher_loss_share is not None:
+            parts["loss"] = (1 - teacher_loss_share) * parts[
+                "hard"
+            ] + teacher_loss_share * parts["soft"]
+        return parts
+
+    return nullcontext(compute_loss)
 
 
 def train_and_save(
@@ -333,8 +377,8 @@ class Trainer:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerFast,
-        task: Task,
-        splits: Mapping[SplitName, Split],
+        task: sources.Task,
+        splits: Mapping[SplitName, sources.Split],
         train: Train,
         seed: int = 0,
         numerics: Numerics | None = None,
@@ -368,9 +412,7 @@ class Trainer:
 
         It is f(batch, row numbers) -> {"loss": scalar, "hard": the same}: the
         cross-entropy to the labels, or the squared error for a regression."""
-        return objectives.build_label_or_teacher_loss(
-            self, model, Targets("hard")
-        ).enter_result
+        return build_label_or_teacher_loss(self, model, Targets("hard")).enter_result
 
     def fit(
         self,
@@ -393,12 +435,6 @@ class Trainer:
         the Trainer's for this call."""
         loss = loss or self.make_label_loss(model)
         train = replace(self.train, **changed_train_settings)
-
-        def score_current_model() -> float:
-            return compute_selection_score(
-                train, self.task, self.compute_development_metrics(model)
-            )
-
         with TemporaryDirectory() as folder:
             run = TrainingOutput(folder, self.seed)
             # pyrefly: ignore[missing-attribute]  # TrainingOutput gets `result` here.
@@ -409,7 +445,9 @@ class Trainer:
                 loss,
                 train,
                 self.numerics,
-                score_current_model,
+                lambda: compute_selection_score(
+                    train, self.task, self.compute_development_metrics(model)
+                ),
                 callbacks,
             )
         return run

@@ -9,6 +9,7 @@ step."""
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -192,23 +193,23 @@ def fit(
             groups, weight_decay=train_settings.weight_decay, fused=True
         )
         lengths, bucket = encoded.compute_row_lengths(), not train_settings.pad_to
-        list_batches_of_epoch = list_batches_of_epoch or (
-            lambda epoch: shuffle_row_numbers_into_batches(
-                lengths, train_settings.batch, run.seed, epoch, bucket
+        list_batches = lru_cache(maxsize=1)(
+            list_batches_of_epoch
+            or (
+                lambda epoch: shuffle_row_numbers_into_batches(
+                    lengths, train_settings.batch, run.seed, epoch, bucket
+                )
             )
         )
-        per_epoch = len(list_batches_of_epoch(0))
+        per_epoch = len(list_batches(0))
         steps = per_epoch * train_settings.epochs
         every = train_settings.eval_every or per_epoch
         torch.manual_seed(derive_seed(run.seed, "dropout"))
         first, best = load_checkpoint(run, model, optimiser, numerics.dtype)
         began = saved = time.monotonic()
-        rows_of_epoch: list[np.ndarray] = []
         for step in range(first, steps):
             epoch, offset = divmod(step, per_epoch)
-            if offset == 0 or step == first:
-                rows_of_epoch = list_batches_of_epoch(epoch)
-            rows, done = rows_of_epoch[offset], step + 1
+            rows, done = list_batches(epoch)[offset], step + 1
             batch = make_batch(encoded, rows, train_settings.pad_to, get_device())
             for group, rate in zip(optimiser.param_groups, rates, strict=True):
                 group["lr"] = rate * compute_learning_rate_factor(

@@ -11,9 +11,12 @@ from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Mix, Prune
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop
-from lib.train.learn import TaskTraining, train_and_save
+from lib.train.learn import (
+    TaskTraining,
+    build_label_or_teacher_loss,
+    train_and_save,
+)
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_label_or_teacher_loss
 
 
 def fineprune(

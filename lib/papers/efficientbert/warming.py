@@ -19,7 +19,7 @@ from lib.core.names import derive_seed
 from lib.core.options import Train
 from lib.core.store import RunWriter
 from lib.core.types import TaskName
-from lib.data import DataDescriptor, Split, texts, tokens, toy
+from lib.data import DataDescriptor, texts, tokens
 from lib.model import backbone, stack
 from lib.model.parts import count_parameters
 from lib.papers.efficientbert import students
@@ -27,14 +27,10 @@ from lib.papers.efficientbert.corpus import EPOCHS, iterate_encoded_segment_pair
 from lib.papers.efficientbert.options import CorpusDescriptor, Warmup
 from lib.stats.metrics import Metrics
 from lib.train import loop
-from lib.train.batches import (
-    EncodedRows,
-    encode_split,
-    shuffle_row_numbers_into_batches,
-)
+from lib.train.batches import EncodedRows, shuffle_row_numbers_into_batches
 from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
 from lib.train.matching import build_matching_loss, build_teacher_forward
-from lib.train.steps.pretrain import sample_sentence_pairs
+from lib.train.steps.pretrain import encode_generated_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
 
@@ -341,13 +337,10 @@ def encode_corpus(
     train: its epochs, length, batch size and padding are used.
     seed: seed of the pairs and of their order."""
     if "text" not in corpus:
-        first, second, _ = sample_sentence_pairs(
-            toy.generate_passages(corpus["sentences"], corpus["seed"]), seed
+        encoded = encode_generated_sentence_pairs(
+            tokenizer, corpus, seed, train.max_length
         )
-        split = Split(
-            first, second, np.zeros(len(first), np.int64), np.arange(len(first))
-        )
-        return EncodedCorpus(encode_split(tokenizer, split, train.max_length), None)
+        return EncodedCorpus(encoded, None)
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
     read = partial(iterate_document_token_ids, corpus, tokenizer)

@@ -18,12 +18,12 @@ from lib.core.options import Targets
 from lib.model.parts import get_layers, get_surgery_operations
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
+from lib.train.learn import TaskTraining, build_label_or_teacher_loss
 from lib.train.matching import (
     Match,
     build_matching_loss_running_teacher,
     pair_student_with_teacher_layers,
 )
-from lib.train.objectives import TaskTraining, build_label_or_teacher_loss
 
 
 def build_objective_loss(

@@ -14,17 +14,18 @@ from lib import data as sources
 from lib.core.names import Refused, derive_seed
 from lib.core.options import Augment, Numerics
 from lib.core.store import RunWriter, TrainingOutput
-from lib.data import DataDescriptor, Split
 from lib.stats.metrics import Metrics
 from lib.train import augment as words
 from lib.train import loop
-from lib.train.loop import SettingsJson
 
 CHUNK = 2000  # Number of sentences whose replacement words are computed together.
 
 
 def augment(
-    run: RunWriter, data: DataDescriptor, augment: SettingsJson, numerics: SettingsJson
+    run: RunWriter,
+    data: sources.DataDescriptor,
+    augment: loop.SettingsJson,
+    numerics: loop.SettingsJson,
 ) -> Metrics:
     """Augment the training rows of a task as TinyBERT does.
 
@@ -115,7 +116,7 @@ def collect_replacement_candidates(
 
 
 def iterate_row_variants(
-    split: Split,
+    split: sources.Split,
     replacer: words.WordReplacer,
     candidates_by_text: dict[str, np.ndarray],
     augment_settings: Augment,

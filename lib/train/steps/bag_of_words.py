@@ -13,14 +13,13 @@ from transformers import PreTrainedTokenizerFast
 from lib import data as sources
 from lib.core.store import RunWriter
 from lib.core.types import TokenCount
-from lib.data import DataDescriptor, Split
 from lib.model import backbone
 from lib.stats import metrics
 from lib.train import heads
 
 
 def bag_of_words(
-    run: RunWriter, data: DataDescriptor, cut: TokenCount = 0
+    run: RunWriter, data: sources.DataDescriptor, cut: TokenCount = 0
 ) -> metrics.Metrics:
     """Score simple baselines without an encoder, by which a compressed model is judged.
 
@@ -57,8 +56,8 @@ def bag_of_words(
 
 
 def truncate_texts(
-    tokenizer: PreTrainedTokenizerFast, split: Split, max_tokens: int
-) -> Split:
+    tokenizer: PreTrainedTokenizerFast, split: sources.Split, max_tokens: int
+) -> sources.Split:
     """Cut the texts of rows to the part that an encoder with a token limit reads.
 
     So a model over words gets no more text than the encoder to which it is compared.
@@ -83,7 +82,9 @@ def truncate_texts(
     return replace(split, a=parts[0], b=parts[1] if split.b else None)
 
 
-def compute_word_count_features(counter: CountVectorizer, split: Split) -> csr_matrix:
+def compute_word_count_features(
+    counter: CountVectorizer, split: sources.Split
+) -> csr_matrix:
     """Return the word counts of each row as a sparse matrix, for a linear model.
 
     It is [rows, features]. For two texts the features are the counts of the first text,

@@ -2,7 +2,6 @@
 checkpoint as an input. The digest of its files is part of their identity, so that other
 files make other runs."""
 
-import json
 from typing import TypeAlias
 
 import torch
@@ -12,6 +11,7 @@ from lib.core.names import derive_seed
 from lib.core.store import RunWriter
 from lib.core.types import Digest
 from lib.data import models
+from lib.model import backbone
 from lib.stats.metrics import Metrics
 
 CheckpointName: TypeAlias = str
@@ -40,6 +40,4 @@ def checkpoint(
         torch.manual_seed(derive_seed(run.seed, "init"))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         transformers.AutoModel.from_config(config).save_pretrained(folder)
-    return {
-        "model_type": json.loads((folder / "config.json").read_text())["model_type"]
-    }
+    return {"model_type": backbone.read_configuration(folder)["model_type"]}

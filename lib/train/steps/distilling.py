@@ -19,11 +19,10 @@ from lib.core.store import RunWriter, TrainingOutput
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import count_parameters, get_layers, set_dropout
-from lib.model.surgery import apply_surgery as change
+from lib.model.surgery import apply_surgery
 from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.learn import TaskTraining, train_and_save
-from lib.train.loop import SettingsJson
 from lib.train.matching import (
     BytesAndTokens,
     Match,
@@ -40,7 +39,7 @@ SURGERY = "surgery.json"
 
 
 def distil(
-    training: TaskTraining, distil: SettingsJson, surgery: list[SurgeryOperation]
+    training: TaskTraining, distil: loop.SettingsJson, surgery: list[SurgeryOperation]
 ) -> Metrics:
     """Prune a copy of a teacher, add ghost modules, and distil it from the teacher.
 
@@ -199,7 +198,7 @@ def apply_surgery_operations(
             more = {"head_scores": scores["heads"], "neuron_scores": scores["neurons"]}
         elif op["op"] == "ghost":
             more = {"seed": derive_seed(run.seed, "ghost")}
-        reports.append({"surgery": op, "report": change(model, op, **more)})
+        reports.append({"surgery": op, "report": apply_surgery(model, op, **more)})
     write_json(run.folder / SURGERY, reports)
 
 
@@ -221,7 +220,7 @@ def operate(run: RunWriter, surgery: list[SurgeryOperation]) -> Metrics:
     return count_parameters(model)
 
 
-UnusedSettings: TypeAlias = SettingsJson
+UnusedSettings: TypeAlias = loop.SettingsJson
 
 
 def states(training: TaskTraining, distil: UnusedSettings) -> BytesAndTokens:

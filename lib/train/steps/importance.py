@@ -13,19 +13,18 @@ from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import transformers
 
 from lib.core.names import Refused
 from lib.core.options import Importance, Numerics, Targets
+from lib.data.tokens import split_into_chunks
 from lib.methods import import_method
 from lib.model import parts
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop, losses
 from lib.train.batches import EncodedRows, make_batch
 from lib.train.learn import TaskTraining
-from lib.train.loop import SettingsJson
 
 
 class Importances(NamedTuple):
@@ -33,7 +32,7 @@ class Importances(NamedTuple):
     neurons: torch.Tensor  # [L, F], for F neurons of the feed-forward network.
 
 
-def importance(training: TaskTraining, importance: SettingsJson) -> Metrics:
+def importance(training: TaskTraining, importance: loop.SettingsJson) -> Metrics:
     """Measure the importance of a fine-tuned model's heads and neurons, to prune it.
 
     It saves the arrays "heads" [L, A] and "neurons" [L, F] in a file `scores`. Returns
@@ -84,6 +83,11 @@ def compute_taylor_importance(
     importance_settings: settings, such as the size of a batch.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
+    changes = {operation["op"] for operation in parts.get_surgery_operations(model)}
+    if unfit := sorted(changes & {"ghost", "stack", "int8"}):
+        raise Refused(
+            f"ranks are of plain layers, and this model has {', '.join(unfit)}: rank it before"
+        )
     layers, watched, running = parts.get_layers(model), [], None
     sizes = {
         (
@@ -97,11 +101,6 @@ def compute_taylor_importance(
         why = f"layers have different numbers of heads and neurons ({known})"
         raise Refused(
             f"ranks are of layers of one size, and {why}: rank the whole model"
-        )
-    changes = {operation["op"] for operation in parts.get_surgery_operations(model)}
-    if unfit := sorted(changes & {"ghost", "stack", "int8"}):
-        raise Refused(
-            f"ranks are of plain layers, and this model has {', '.join(unfit)}: rank it before"
         )
     ((head_count, neuron_count),) = sizes
     head_total = torch.zeros(len(layers), head_count)
@@ -132,15 +131,15 @@ def compute_taylor_importance(
                 gradients = running = [
                     a + b for a, b in zip(gradients, before, strict=True)
                 ]
+            products = [
+                (value * gradient).detach()
+                for value, gradient in zip(watched, gradients, strict=True)
+            ]
             for l in range(len(layers)):
-                indices = slice(4 * l, 4 * l + 4)
-                _, w1, b1, w2 = watched[indices]
-                factor, g1, gb, g2 = gradients[indices]
-                head_total[l] += factor.abs().float().cpu()
-                neuron_total[l] += (
-                    ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
-                )
-                neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()
+                head, w1, b1, w2 = products[4 * l : 4 * l + 4]
+                head_total[l] += head.abs().cpu()
+                neuron_total[l] += (w1.sum(1) + b1).abs().cpu()
+                neuron_total[l] += w2.sum(0).abs().cpu()
     return Importances(head_total, neuron_total)
 
 
@@ -225,12 +224,10 @@ def iterate_batch_losses(
     assert encoded.labels is not None
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     model.to(loop.get_device()).eval()
-    rows = np.arange(len(encoded))
-    for start in range(0, len(encoded), importance_settings.batch):
-        chosen = rows[start : start + importance_settings.batch]
+    for chosen in split_into_chunks(range(len(encoded)), importance_settings.batch):
         batch = make_batch(encoded, chosen, device=loop.get_device())
         with loop.autocast_to_dtype(numerics):
             logits = loop.compute_logits(model, batch)
         labels = encoded.labels[chosen].to(logits.device)
         yield losses.compute_prediction_losses(logits, labels, Targets("hard"))["loss"]
-        report_progress((start + len(chosen)) / len(encoded))
+        report_progress((chosen[-1] + 1) / len(encoded))

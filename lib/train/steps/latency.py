@@ -15,12 +15,10 @@ import transformers
 from lib.core.store import RunWriter
 from lib.core.types import Json, TokenCount
 from lib.model import backbone, parts, supernet
-from lib.model.parts import count_parameters
 from lib.model.surgery import apply_surgery
 from lib.stats.cost import SHAPES, build_transformers_config
 from lib.stats.metrics import Metrics
 from lib.train import loop
-from lib.train.loop import SettingsJson
 
 EncoderName: TypeAlias = str
 RowCount: TypeAlias = int
@@ -35,7 +33,7 @@ def latency(
     reference: EncoderName,
     batch: RowCount,
     length: TokenCount,
-    numerics: SettingsJson,
+    numerics: loop.SettingsJson,
     models: dict[EncoderName, NetOrShapeAndSurgery] | None = None,
     runs: TimedPassCount = 100,
 ) -> Metrics:
@@ -77,27 +75,26 @@ def latency(
     ids = torch.randint(
         min(10, words - 1), words, (batch, length), device=loop.get_device()
     )
-    times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
+    times = np.zeros((2, len(made), runs))
     with torch.inference_mode(), loop.autocast_to_dtype(arithmetic):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
                 began = read_wall_and_cpu_seconds()
                 model(input_ids=ids)
                 if turn >= 0:
-                    times["wall"][line, turn], times["cpu"][line, turn] = (
-                        read_wall_and_cpu_seconds() - began
-                    )
+                    times[:, line, turn] = read_wall_and_cpu_seconds() - began
             run.report_progress((turn + 1 + WARM) / (runs + WARM))
-    run.save_arrays("times", **times)
+    times_by_clock = {"wall": times[0], "cpu": times[1]}
+    run.save_arrays("times", **times_by_clock)
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
-        for kind, seconds in times.items():
+        for kind, seconds in times_by_clock.items():
             for end, share in (("", 50), ("_p5", 5), ("_p95", 95)):
                 result[f"{name}.{kind}_ms{end}"] = np.percentile(
                     1e3 * seconds[line], share
                 )
             result[f"{name}.{kind}_speedup"] = np.median(seconds[base] / seconds[line])
-        result[f"{name}.parameters"] = count_parameters(model)["parameters"]
+        result[f"{name}.parameters"] = parts.count_parameters(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 
 

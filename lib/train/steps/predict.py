@@ -6,21 +6,19 @@ from lib import data as sources
 from lib.core.options import Train
 from lib.core.store import RunWriter
 from lib.core.types import Digest
-from lib.data import DataDescriptor
 from lib.stats.metrics import Metrics
 from lib.train import heads, loop
-from lib.train.loop import SettingsJson
 
 DigestOfTestRows: TypeAlias = Digest
 
 
 def predict(
     run: RunWriter,
-    data: DataDescriptor,
-    train: SettingsJson,
-    numerics: SettingsJson,
+    data: sources.DataDescriptor,
+    train: loop.SettingsJson,
+    numerics: loop.SettingsJson,
     digest: DigestOfTestRows,
-    span: SettingsJson | None = None,
+    span: loop.SettingsJson | None = None,
 ) -> Metrics:
     """Predict a user's test rows with a finished model, and return the metrics.
 

@@ -22,8 +22,7 @@ from lib.model.parts import count_parameters, get_encoder
 from lib.stats.cost import Shape, build_transformers_config
 from lib.stats.metrics import Metrics
 from lib.train import loop
-from lib.train.batches import encode_split
-from lib.train.loop import SettingsJson
+from lib.train.batches import EncodedRows, encode_split
 
 # {"share": share of all tokens that are predicted; "hidden": share of the predicted
 # tokens that the model sees as [MASK]; "replaced": share of them that it sees as a
@@ -50,8 +49,8 @@ def pretrain(
     corpus: SentenceCountAndSeed,
     model: BertSizes,
     objective: ShareHiddenAndReplaced,
-    numerics: SettingsJson,
-    train: SettingsJson | None = None,
+    numerics: loop.SettingsJson,
+    train: loop.SettingsJson | None = None,
 ) -> Metrics:
     """Pre-train a BERT of any size on generated text, which needs no download.
 
@@ -85,19 +84,14 @@ def pretrain(
     network = backbone.build_random_model(transformers.BertForPreTraining, config)
     result = {}
     if training:
-        first, second, follows = sample_sentence_pairs(
-            toy.generate_passages(corpus["sentences"], corpus["seed"]), run.seed
-        )
-        encoded = encode_split(
-            tokenizer,
-            Split(first, second, follows, np.arange(len(first))),
-            training.max_length,
+        encoded = encode_generated_sentence_pairs(
+            tokenizer, corpus, run.seed, training.max_length
         )
         assert encoded.labels is not None and isinstance(
             network, transformers.BertForPreTraining
         )
         loss = build_pretraining_loss(network, tokenizer, objective, encoded.labels)
-        result = {"passages": len(first)} | loop.fit(
+        result = {"passages": len(encoded)} | loop.fit(
             run, network, encoded, loss, training, arithmetic
         )
     backbone.save(network, tokenizer, run.model_folder)
@@ -115,6 +109,26 @@ def write_generated_text_tokenizer(
     (folder / "vocab.txt").write_text("\n".join(grammar.list_vocabulary()) + "\n")
     # pyrefly: ignore[missing-attribute]  # transformers defines this name lazily.
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+
+
+def encode_generated_sentence_pairs(
+    tokenizer: transformers.PreTrainedTokenizerFast,
+    corpus: SentenceCountAndSeed,
+    seed: int,
+    max_length: int,
+) -> EncodedRows:
+    """Generate text, and return tokenised pairs of its sentences for pre-training.
+
+    The label is 0 where the second sentence of a pair follows the first, and else 1.
+
+    corpus: {"sentences": their number, "seed": the seed from which the text is drawn}.
+    seed: the seed from which the pairs are drawn.
+    max_length: the number of tokens to which longer pairs are cut."""
+    first, second, follows = sample_sentence_pairs(
+        toy.generate_passages(corpus["sentences"], corpus["seed"]), seed
+    )
+    split = Split(first, second, follows, np.arange(len(first)))
+    return encode_split(tokenizer, split, max_length)
 
 
 def sample_sentence_pairs(two_sentence_passages: list[str], seed: int) -> SentencePairs:

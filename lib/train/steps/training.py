@@ -6,9 +6,13 @@ from lib.model import backbone, compact
 from lib.model.parts import count_parameters
 from lib.model.surgery import apply_surgery
 from lib.stats.metrics import Metrics
-from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
+from lib.train.learn import (
+    TaskTraining,
+    build_label_or_teacher_loss,
+    score_and_save_predictions,
+    train_and_save,
+)
 from lib.train.loop import SettingsJson
-from lib.train.objectives import build_label_or_teacher_loss
 
 
 def finetune(training: TaskTraining, targets: SettingsJson) -> Metrics:
