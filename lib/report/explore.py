@@ -85,7 +85,8 @@ class LiveFigure:
     the trace shows), `page` (the notebook that has their numbers) and sometimes `ends`
     (the range of x).
 
-    single_choice_selectors: names of lists in which exactly one value is chosen.
+    single_choice_selectors: names of lists in which exactly one value is chosen, at
+    first the first one.
     initial_choices_by_multi_selector: {list in which several values can be chosen:
     {value: whether chosen at first}}.
     layout: options of Plotly's layout.
@@ -101,23 +102,6 @@ class LiveFigure:
     layout: Json
     layout_changes_by_choice: Mapping[str, Json] = field(default_factory=dict)
     pixels_per_row: int = 0
-
-    def find_initial_choices(self, selector_name: str) -> IsChosenByValue:
-        """Return {value: whether it is chosen at first} of one list beside the figure.
-
-        The field `initial_choices_by_multi_selector` gives it for some lists. In any
-        other list the first value is chosen.
-
-        selector_name: the name of the list, such as "task"."""
-        if selector_name in self.initial_choices_by_multi_selector:
-            return self.initial_choices_by_multi_selector[selector_name]
-        metas = (trace["meta"] for trace in self.traces)
-        values = [
-            *dict.fromkeys(
-                meta[selector_name] for meta in metas if selector_name in meta
-            )
-        ]
-        return {value: value == values[0] for value in values}
 
     @property
     def link_by_notebook_id(self) -> dict[str, str]:
@@ -142,13 +126,12 @@ class LiveFigure:
         `make_plotly_script_html` too."""
         import plotly.io
 
-        options = {
-            n: self.find_initial_choices(n)
-            for n in (
-                *self.single_choice_selectors,
-                *self.initial_choices_by_multi_selector,
-            )
-        }
+        options = {}
+        for name in self.single_choice_selectors:
+            metas = (trace["meta"] for trace in self.traces)
+            values = list(dict.fromkeys(meta[name] for meta in metas if name in meta))
+            options[name] = {value: value == values[0] for value in values}
+        options |= self.initial_choices_by_multi_selector
         data = {"data": self.traces, "layout": LOOK | self.layout}
         more = {
             "changes": self.layout_changes_by_choice,
@@ -180,35 +163,36 @@ def make_axis_options(title: str, **plotly_options: Any) -> Json:
     return {"title": {"text": title}} | lines | plotly_options
 
 
-def make_error_bars(
-    rows: pd.DataFrame, value_column: str, low_column: str, high_column: str
-) -> Json:
+def make_error_bars(rows: pd.DataFrame, value_column: str) -> Json:
     """Return Plotly's options for error bars of points, one for each row of a frame.
 
     The two sides of a bar can differ. A row whose interval is nan has no bar.
 
-    value_column, low_column, high_column: names of the columns with the value and the
-    ends of its interval."""
+    rows: a frame with the ends of the intervals in the columns low and high.
+    value_column: name of the column with the value."""
     return {
         "type": "data",
         "symmetric": False,
         "width": 0,
         "thickness": 1.6,
-        "array": (rows[high_column] - rows[value_column]).fillna(0),
-        "arrayminus": (rows[value_column] - rows[low_column]).fillna(0),
+        "array": (rows["high"] - rows[value_column]).fillna(0),
+        "arrayminus": (rows[value_column] - rows["low"]).fillna(0),
     }
 
 
 def format_score_with_interval(
-    score_points: float, low_end: float, high_end: float, seed_count: int
+    score_row: Mapping[Any, Any], value_column: str = "score"
 ) -> str:
     """Return a score with its 95 % interval as text: "81.2 [80.1, 82.3], 3 seeds".
 
-    score_points: a score from 0 to 100, or a difference of scores.
-    low_end, high_end: the ends of the interval. A nan for `low_end` means no
-    interval."""
-    ends = f"[{low_end:.1f}, {high_end:.1f}]" if low_end == low_end else "(no interval)"
-    return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
+    score_row: {column: value} with seeds (their number), low and high (ends of the
+    interval in points, nan for none) and the score.
+    value_column: the column of the score, or of a difference of scores."""
+    ends = f"[{score_row['low']:.1f}, {score_row['high']:.1f}]"
+    if np.isnan(score_row["low"]):
+        ends = "(no interval)"
+    count = score_row["seeds"]
+    return f"{score_row[value_column]:.1f} {ends}, {count:.0f} seed{'s' * (count > 1)}"
 
 
 def find_finished_notebook_runs(notebook_id: str, profile: ProfileName) -> Runs:
@@ -295,17 +279,21 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
         rows = part.dropna(subset=cost)
         meta = {"task": task, "cost": costs[cost], "runs": source, "page": FRONTIER}
         for method, models in rows.groupby("method", sort=False):
-            records, symbol = models.to_dict("records"), SYMBOLS[models["kind"].iloc[0]]
+            symbol = SYMBOLS[models["kind"].iloc[0]]
+            texts = [
+                f"<b>{row['model']}</b>, {task}<br>"
+                f"score {format_score_with_interval(row)}<br>"
+                f"{row[cost]:,.1f} {costs[cost]}<br>run {row['runs']}"
+                for row in models.to_dict("records")
+            ]
             traces.append(
                 DOTS
                 | {
                     "name": method,
                     "x": models[cost],
                     "y": models["score"],
-                    "error_y": make_error_bars(models, "score", "low", "high"),
-                    "hovertext": [
-                        format_model_hover_text(r, cost, costs[cost]) for r in records
-                    ],
+                    "error_y": make_error_bars(models, "score"),
+                    "hovertext": texts,
                     "marker": dict(color=colours[method], symbol=symbol, size=10),
                     "meta": meta | {"methods": method, "rows": len(models)},
                 }
@@ -337,32 +325,6 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
         layout,
         titles,
     )
-
-
-def format_model_hover_text(
-    frontier_row: Mapping[Any, Any], cost_column: str, cost_unit: str
-) -> str:
-    """Return the hover text of a model's point: its score, its cost and its runs.
-
-    frontier_row: a row of `make_frontier_table`, with model, task, score, interval,
-    seeds, runs.
-    cost_column: the column of the row with the cost.
-    cost_unit: the unit of the cost."""
-    score = format_score_with_interval(
-        frontier_row["score"],
-        frontier_row["low"],
-        frontier_row["high"],
-        frontier_row["seeds"],
-    )
-    lines = [
-        f"<b>{frontier_row['model']}</b>, {frontier_row['task']}",
-        f"score {score}",
-    ]
-    lines += [
-        f"{frontier_row[cost_column]:,.1f} {cost_unit}",
-        f"run {frontier_row['runs']}",
-    ]
-    return "<br>".join(lines)
 
 
 def read_verdicts_frame() -> pd.DataFrame:
@@ -409,7 +371,7 @@ def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
         ours = DOTS | {
             "x": rows["estimate"],
             "y": labels,
-            "error_x": make_error_bars(rows, "estimate", "low", "high"),
+            "error_x": make_error_bars(rows, "estimate"),
             "hovertext": list(map(format_comparison_hover_text, records)),
             "marker": {"color": COLOURS[word], "size": 9},
             "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
@@ -570,9 +532,7 @@ def plot_score_differences_from_baseline(
     ):
         texts = [
             f"<b>{row['model']}</b> minus {baseline_model}, {m} of the width, {task}<br>"
-            + format_score_with_interval(
-                row["gap"], row["low"], row["high"], row["seeds"]
-            )
+            + format_score_with_interval(row, "gap")
             for row in rows.to_dict("records")
         ]
         traces.append(
@@ -581,7 +541,7 @@ def plot_score_differences_from_baseline(
                 "name": f"{m} of the width",
                 "x": rows["model"],
                 "y": rows["gap"],
-                "error_y": make_error_bars(rows, "gap", "low", "high"),
+                "error_y": make_error_bars(rows, "gap"),
                 "hovertext": texts,
                 "marker": {"color": looks[m], "size": 10},
                 "meta": {
@@ -679,10 +639,7 @@ def describe_best_model_at_half_flops(frontier_table: pd.DataFrame) -> str:
     best = frontier.find_best_affordable_model(rows, "flops", 0.5)
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
     scores = [
-        f"{row['model']} scores "
-        + format_score_with_interval(
-            row["score"], row["low"], row["high"], row["seeds"]
-        )
+        f"{row['model']} scores {format_score_with_interval(row)}"
         for row in models
         if row
     ]
