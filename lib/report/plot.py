@@ -35,8 +35,6 @@ BLUE, VERMILION, GREEN, SKY, BLACK = (
 )
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
-CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
-
 # Styles of lines: NEW for what a paper proposes, OLD for its baseline, PRINT for the
 # numbers that it prints, THIRD and REST for further models. LOOKS below is {name of a
 # model or stage in a legend: its style}.

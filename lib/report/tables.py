@@ -9,7 +9,6 @@ import html
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import nan
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -387,7 +386,7 @@ class Runs:
         Estimate has the mean difference in points over pairs of equal seed, and its
         95 % interval. Models of all widths are compared with the one baseline.
 
-        baseline: one of `model_names`, such as "Prune, 3/12".
+        baseline: a name of `split_frame_by_model`, such as "Prune, 3/12".
         printed_columns: metrics that the paper's table prints. A task is scored by the
         mean of its metrics there, at mini and base by the first of them; if it has none
         there, by its first metric."""
@@ -403,18 +402,6 @@ class Runs:
                     ):
                         estimates[source, f"{name}, {task}"] = e
         return estimates
-
-    @property
-    def model_names(self) -> list[ModelName]:
-        """Return the names of all models with a finished run, for a list of choices.
-
-        A name includes the share of kept attention heads, where the experiments have it
-        as a label, as in "Ghost, 3/12"."""
-        parts = [
-            split_frame_by_model(compare.select_rows_with_runs(frame))
-            for _, frame, _ in self.result_frames_with_source
-        ]
-        return list(dict.fromkeys(chain(*parts)))
 
     def estimate_differences_to_other_models(
         self, model_name: ModelName, printed_columns: Sequence[MetricColumn] = ()
