@@ -125,15 +125,11 @@ class PageBuilder:
         runs and files. The result is None where the JSON file is missing or unreadable.
         It is None too where the page's HTML file was written only in part, as the page
         is then made again."""
-        is_complete = (
-            split_html_and_digest(self.html_path).digest or not self.html_path.exists()
-        )
-        return (
-            notebook.read_notebook_page_json(
-                self.folder, notebook.make_notebook_id(self.path)
-            )
-            if is_complete
-            else None
+        is_partial = not split_html_and_digest(self.html_path).digest
+        if is_partial and self.html_path.exists():
+            return None
+        return notebook.read_notebook_page_json(
+            self.folder, notebook.make_notebook_id(self.path)
         )
 
     def record_failure_and_delete_html(self, reason: str) -> None:
