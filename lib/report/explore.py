@@ -46,26 +46,7 @@ PALETTE = (plot.BLUE, plot.VERMILION, plot.GREEN, plot.SKY, "#E69F00", "#CC79A7"
 SYMBOLS = dict(whole="x", paper="circle", control="square", combination="diamond")
 DOTS = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
 ROW = 54  # Height in pixels of a row of the forest plot, whose name has two lines.
-CLEAR = "rgba(0, 0, 0, 0)"
-# Greys that show on white and on black.
-FAINT, GREY = (f"rgba(128, 128, 128, {a})" for a in (0.3, 0.9))
-LOOK: Json = {
-    "template": "none",
-    "margin": {"l": 60, "r": 16, "t": 16, "b": 60},
-    "paper_bgcolor": CLEAR,
-    "plot_bgcolor": CLEAR,
-    "legend": {
-        "orientation": "h",
-        "xref": "container",
-        "yref": "container",
-        "x": 0,
-        "y": 0,
-        "entrywidth": 100,
-        "font": {"size": 10},
-    },
-    "hoverlabel": {"align": "left"},
-    "height": 600,
-}
+GREY = "rgba(128, 128, 128, 0.9)"  # It shows on white and on black.
 
 
 # Data of a 3-D surface: (the N coordinates on either axis, {scale of z, such as "linear
@@ -89,7 +70,7 @@ class LiveFigure:
     first the first one.
     initial_choices_by_multi_selector: {list in which several values can be chosen:
     {value: whether chosen at first}}.
-    layout: options of Plotly's layout.
+    layout: options of Plotly's layout, beside those of all figures in `live.js`.
     layout_changes_by_choice: {chosen value: {path in the layout, such as
     "xaxis.title.text": what the choice sets there}}.
     pixels_per_row: pixels that each drawn row adds to the height; 0 for a fixed
@@ -132,7 +113,7 @@ class LiveFigure:
             values = list(dict.fromkeys(meta[name] for meta in metas if name in meta))
             options[name] = {value: value == values[0] for value in values}
         options |= self.initial_choices_by_multi_selector
-        data = {"data": self.traces, "layout": LOOK | self.layout}
+        data = {"data": self.traces, "layout": self.layout}
         more = {
             "changes": self.layout_changes_by_choice,
             "row": self.pixels_per_row,
@@ -153,14 +134,6 @@ def make_plotly_script_html() -> str:
     from plotly.offline import get_plotlyjs
 
     return PARTS.library(get_plotlyjs())
-
-
-def make_axis_options(title: str, **plotly_options: Any) -> Json:
-    """Return Plotly's layout options of an axis with a title and the page's colours.
-
-    plotly_options: further options, such as type="log"; they take precedence."""
-    lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
-    return {"title": {"text": title}} | lines | plotly_options
 
 
 def make_error_bars(rows: pd.DataFrame, value_column: str) -> Json:
@@ -313,8 +286,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
             }
         )
     layout = {
-        "xaxis": make_axis_options("", type="log", tick0=2, dtick=np.log10(2)),
-        "yaxis": make_axis_options("score (points)"),
+        "xaxis": {"type": "log", "tick0": 2, "dtick": np.log10(2)},
+        "yaxis": {"title": {"text": "score (points)"}},
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
     return LiveFigure(
@@ -395,8 +368,8 @@ def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
         }
         traces += [region, ours, printed]
     layout = {
-        "xaxis": make_axis_options("", side="top", automargin=False, tickangle=0),
-        "yaxis": make_axis_options("", showticklabels=False),
+        "xaxis": {"side": "top", "automargin": False, "tickangle": 0},
+        "yaxis": {"showticklabels": False},
         "margin": {"l": 8, "r": 8, "t": 56, "b": 8},
         "showlegend": False,
     }
@@ -520,12 +493,10 @@ def plot_score_differences_from_baseline(
     it."""
     traces: list[Json] = []
     label = f"score minus that of {baseline_model} (points)"
-    layout = {"yaxis": make_axis_options(label)}
+    layout: Json = {"yaxis": {"title": {"text": label}}}
     if score_differences.empty:
         return LiveFigure(title, (), (), {}, layout)
-    layout["xaxis"] = make_axis_options(
-        "", categoryarray=list(score_differences["model"].unique())
-    )
+    layout["xaxis"] = {"categoryarray": list(score_differences["model"].unique())}
     looks = dict(zip(score_differences["m"].unique(), cycle(PALETTE), strict=False))
     for (task, source, m), rows in score_differences.groupby(
         ["task", "source", "m"], sort=False
