@@ -648,9 +648,11 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     command_line = sys.argv[1:] if command_line is None else command_line
     epilog = ""
-    if {"-h", "--help"} & {*command_line[1:]}:
+    if {"-h", "--help"} & {*command_line[1:]} and not list_missing_packages():
         with suppress(Refused):  # A wrong setting is told by the command itself.
-            epilog = describe_user_data_options()
+            from lib.papers import frontier
+
+            epilog = "\n".join(frontier.format_help_lines_for_method_comparison())
     for name, (function, arguments) in COMMANDS.items():
         has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(
@@ -663,20 +665,8 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(command_line)
-    if missing := list_missing_packages():
-        print_missing_packages(missing)
-        return 2
-    fix = ""
-    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
-        fix = "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
-    elif not paths.NOTEBOOKS.is_dir():
-        fix = f"no checkout has {paths.NOTEBOOKS}; "
-        fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_configurable_folders().items():
-        if os.path.lexists(root) and not root.is_dir():
-            fix = f"{root} is no folder; fix: set {name} to another folder"
-    if fix:
-        print(f"error: {fix}", file=sys.stderr)
+    if fault := describe_unusable_setup():
+        print(f"error: {fault}", file=sys.stderr)
         return 2
     # Hide messages of transformers that are only of use in a run's log. Workers and
     # notebook kernels inherit this variable.
@@ -740,40 +730,38 @@ def list_missing_packages() -> list[str]:
     return missing
 
 
-def print_missing_packages(missing_packages: Sequence[str]) -> None:
-    """Print an error message to stderr on missing packages, with the fix.
+def describe_unusable_setup() -> str:
+    """Return why no command can run on this machine, with the fix; "" where all can.
 
-    The fix is to use the project's own Python, `.venv/bin/python`, if it exists, or
-    else the command that installs the packages.
-
-    missing_packages: names of packages, of which the message has the first three."""
-    more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
-    python = paths.ROOT / ".venv/bin/python"
-    fix = (
-        f"{paths.format_project_path(python)} -m lib ..."
-        if python.exists()
-        else INSTALL
-    )
-    fault = f"{sys.executable} has no {', '.join(missing_packages[:3])}{more}"
-    print(f"error: {fault}; fix: {fix}", file=sys.stderr)
+    Packages or notebooks may be missing, the locale may not be UTF-8, or a folder that
+    a user moved may be a file. The fix for missing packages is to use the project's own
+    Python, `.venv/bin/python`, if it exists, or else the command that installs them."""
+    if missing := list_missing_packages():
+        more = f" and {len(missing) - 3} more" * (len(missing) > 3)
+        python = paths.ROOT / ".venv/bin/python"
+        fix = INSTALL
+        if python.exists():
+            fix = f"{paths.format_project_path(python)} -m lib ..."
+        return f"{sys.executable} has no {', '.join(missing[:3])}{more}; fix: {fix}"
+    for name, root in paths.list_configurable_folders().items():
+        if os.path.lexists(root) and not root.is_dir():
+            return f"{root} is no folder; fix: set {name} to another folder"
+    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
+        return "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
+    if not paths.NOTEBOOKS.is_dir():
+        fix = "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
+        return f"no checkout has {paths.NOTEBOOKS}; {fix}"
+    return ""
 
 
 # Globs of the data files on which results and pages depend.
-TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
-TABLES += ("data/records/*.csv",)
-
-
-def describe_user_data_options() -> str:
-    """Return help text on the values that options for a user's own data accept.
-
-    The text lists the compression methods, and the default FLOPs budgets (in twelfths
-    of the unpruned model's FLOPs) and seeds. It is "" where packages are missing, so
-    that `--help` still works."""
-    if list_missing_packages():
-        return ""
-    from lib.papers import frontier
-
-    return "\n".join(frontier.format_help_lines_for_method_comparison())
+TABLES = (
+    "lib/**/*.toml",
+    "data/published/**",
+    "data/unseen/*",
+    "data/digests.json",
+    "data/records/*.csv",
+)
 
 
 def print_changed_table_warnings() -> None:
