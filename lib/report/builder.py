@@ -17,14 +17,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from filelock import FileLock, Timeout
-
 from lib.claims import judging, notebook
 from lib.core import disk, paths
 from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import Store, print_once
+from lib.core.store import Store, hold_lock, is_locked, print_once
 from lib.core.types import ContextYield, Digest, ProfileName
 from lib.report import equation, front, verdicts
 
@@ -250,21 +248,14 @@ def hold_page_lock(folder: Path, notebook_id: str) -> ContextYield[None]:
     block runs, temporary files that a killed process left behind are removed.
 
     folder: the folder of the page, which is created if it is missing."""
-    with disk.raise_full_disk_as_oserror(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            print_once(f"waiting  {notebook_id}: another process is making its page")
-            lock.acquire()
-    try:
+    lock_path = folder / f".{notebook_id}.lock"
+    if is_locked(lock_path):
+        print_once(f"waiting  {notebook_id}: another process is making its page")
+    with hold_lock(lock_path):
         for path in folder.glob(f".{notebook_id}.*"):
-            if path.suffix != ".lock":
+            if path != lock_path:
                 disk.remove_path(path)
         yield
-    finally:
-        lock.release()
 
 
 def execute_notebook_with_papermill(builder: PageBuilder) -> None:
@@ -492,7 +483,6 @@ def convert_notebook_to_html(
     headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
-    home = f"../../../{profile}/" if differs else ""
     return page.replace(
         "</h1>", f"</h1>{parts.answer(page_summary['answer'], home)}", 1
     )

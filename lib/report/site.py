@@ -267,13 +267,11 @@ class Report:
         made from has changed. The index of pages is written anew after each page."""
         todo = []
         for builder in builders:
-            digest, before = (
-                digest_page_inputs(builder, self.store),
-                builder.last_tried_digest,
-            )
-            builder.last_tried_digest = digest
-            if before != digest and not is_page_up_to_date(builder, digest):
+            digest = digest_page_inputs(builder, self.store)
+            is_tried = digest == builder.last_tried_digest
+            if not is_tried and not is_page_up_to_date(builder, digest):
                 todo.append((builder, digest))
+            builder.last_tried_digest = digest
         for (builder, *_), future in executor.iterate_completed_calls(
             render_page, todo
         ):
@@ -358,12 +356,11 @@ def write_page_index_of_profile(
         shown = make_index_entry(
             builder, profile, is_command_running and builder in builders
         )
+        heading = "Experiments"
         if not builder.changes_to_notebook:
             write_placeholder_page(builder, profile, shown["title"])
-        place = front.find_index_heading_of_page(
-            notebook.make_notebook_id(builder.path)
-        )
-        sections["Experiments" if builder.changes_to_notebook else place].append(shown)
+            heading = front.find_index_heading_of_page(shown["name"])
+        sections[heading].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
