@@ -35,11 +35,7 @@ CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/
 # Matches the code of a notebook's cell that shows a table or a figure.
 SHOWS = re.compile(r"\bpage\.show_(table|figure|forest_plot|live_figure)\(|\(page\b")
 FOLD = "The code of the drawing"
-# HTML attributes of table heads, for screen readers.
-ROW, COLUMN = 'scope="row"', 'scope="col"'
-# Matches the headings of a page, for its table of contents.
-HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
-TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
+MAIN = '<main id="main">'
 
 
 # (id of a notebook, title of its page).
@@ -476,11 +472,15 @@ def convert_notebook_to_html(
         exclude_input_prompt=True,
     )
     page = exporter.from_notebook_node(notebook_json, around)[0]
-    page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
+    # Screen readers are told which heads are of rows, and which of columns.
+    page = re.sub("<th(?=[ >])", '<th scope="row"', page)
     page = re.sub(
-        "(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page
+        "(?s)<thead>.*?</thead>",
+        lambda head: head[0].replace('scope="row"', 'scope="col"'),
+        page,
     )
-    headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
+    headings = re.findall('(?s)<h2 id="([^"]+)">(.*?)<a class="anchor-link"', page)
+    headings = [(id, re.sub("<[^>]*>", "", text)) for id, text in headings]
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
     return page.replace(

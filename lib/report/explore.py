@@ -93,11 +93,10 @@ class LiveFigure:
         pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
         if os.environ.get(notebook.BATCH):
             return {page: f"{page}.html" for page in pages}
-        places = {
-            page: find_notebook_path(page).relative_to(paths.NOTEBOOKS)
+        return {
+            page: find_notebook_path(page).relative_to(paths.NOTEBOOKS).as_posix()
             for page in pages
         }
-        return {page: place.as_posix() for page, place in places.items()}
 
     @property
     def figure_html(self) -> str:
@@ -312,9 +311,9 @@ def read_verdicts_frame() -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
     table[numbers] = table[numbers].apply(pd.to_numeric, errors="coerce")
-    papers = [lists.read_claims()[claim]["paper"] for claim in table["claim"]]
     titles = lists.PAPERS | {"own": "our own questions"}
-    return table.assign(paper=[titles[paper] for paper in papers])
+    claims = lists.read_claims()
+    return table.assign(paper=[titles[claims[id]["paper"]] for id in table["claim"]])
 
 
 def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
