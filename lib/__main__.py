@@ -201,12 +201,11 @@ def list_planned_runs_of_notebooks(
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
-    names = {path: notebook.make_notebook_id(path) for path in matches}
-    suited = [
-        path
-        for path, name in names.items()
-        if planned.notebook_lists_runs_at_profile(args.profile, name)
-    ]
+    suited = {}
+    for path in matches:
+        name = notebook.make_notebook_id(path)
+        if planned.notebook_lists_runs_at_profile(args.profile, name):
+            suited[path] = name
     if without := len(matches) - len(suited):
         page_names = ", ".join(planned.list_planned_notebook_ids(args.profile))
         print(
@@ -214,8 +213,7 @@ def list_planned_runs_of_notebooks(
             f"as {page_names} have"
         )
     with enable_result_cache():
-        for path in suited:
-            name = names[path]
+        for path, name in suited.items():
             try:
                 declared = notebook.read_parameter_declarations(path)
                 if lacking := values.keys() - declared.keys():

@@ -485,10 +485,7 @@ class Page:
                 return self.show_figure(
                     plot.draw_forest_plot(data, axis_label), data, file_suffix
                 )
-            names, place = plot.shorten_row_names(data["at"])
-            text = plot.format_forest_plot_title(
-                data.replace({"at": names}), axis_label, place
-            )
+            text = plot.format_forest_plot_title(data, axis_label)
             display_text(f"No picture. {escape_markdown_line(text)}.")
 
     def store_difference_sentences(
@@ -565,9 +562,9 @@ class Page:
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
             name: [
-                *chain(
-                    *(lines.get(name, ()) for lines in deviations_from_paper_by_profile)
-                )
+                line
+                for lines in deviations_from_paper_by_profile
+                for line in lines.get(name, ())
             ]
             for name in [*judged, profile]
         }
@@ -609,7 +606,7 @@ class Page:
             )
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_page_index_of_profile(self.profile[:])
+            site.write_page_index_of_profile(profile)
 
     def prepend_toy_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.

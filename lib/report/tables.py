@@ -276,10 +276,9 @@ class Runs:
         for source, frame, scale in self.result_frames_with_source:
             columns_by_task = grids.select_score_columns_by_task(scale, printed_columns)
             for value, rows in frame.groupby(group_columns, sort=False):
-                e = self.estimate_difference(
+                if e := self.estimate_difference(
                     rows, model_name, baseline, columns_by_task, scale
-                )
-                if e:
+                ):
                     estimates[source, value] = e
         return estimates
 
@@ -422,11 +421,9 @@ class Runs:
         models = [frame["model"] for _, frame, _ in self.result_frames_with_source]
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
-            gaps = (
-                self.estimate_differences(model_name, rival, by, printed_columns)
-                if rival != model_name
-                else {}
-            )
+            if rival == model_name:
+                continue
+            gaps = self.estimate_differences(model_name, rival, by, printed_columns)
             for (source, (*m, task)), gap in gaps.items():
                 place = ", ".join(
                     [rival, *(format_kept_head_fraction({"m": k}) for k in m), task]
@@ -475,20 +472,11 @@ def escape_markdown_cell(text: object) -> str:
 
     Markup that counts only at the beginning of a line is not escaped."""
     text = " ".join(html.escape(str(text), quote=False).split())
-    return MARK.sub(escape_markdown_match, text)
-
-
-def escape_markdown_match(markup_match: re.Match[str]) -> str:
-    """Return markup that was found in a Markdown text, escaped as plain text.
-
-    The markup gets a backslash before it. A code span stays code; only * and | in it
-    get a backslash.
-
-    markup_match: a match of the pattern MARK. Its group 1 is the code span, if any."""
-    return (
-        re.sub(r"[*|]", r"\\\g<0>", markup_match[0])
-        if markup_match[1]
-        else rf"\{markup_match[0]}"
+    return MARK.sub(
+        lambda mark: (
+            re.sub(r"[*|]", r"\\\g<0>", mark[0]) if mark[1] else rf"\{mark[0]}"
+        ),
+        text,
     )
 
 
@@ -652,10 +640,8 @@ def tabulate_finished_and_missing_seeds(result_frame: pd.DataFrame) -> pd.DataFr
 
     result_frame: results of experiments, as `collect_results` returns them."""
     metrics = {name for run in result_frame["run"].dropna() for name in run.metrics}
-    labels = [
-        name for name in result_frame if name not in HIDDEN and name not in metrics
-    ]
-    table = result_frame[labels].astype(object).fillna("")
+    table = result_frame.drop(columns=[*HIDDEN, *metrics], errors="ignore")
+    table = table.astype(object).fillna("")
     table.insert(0, "run", [spec.step for spec in result_frame["spec"]])
     seeds = [
         "once" if spec.seed is None else str(spec.seed) for spec in result_frame["spec"]
