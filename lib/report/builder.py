@@ -64,7 +64,7 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
 
     builder: the state of the page.
     store: where finished runs are looked up."""
-    recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
+    recorded = judging.digest_notebook_records(builder.notebook_id)
     results: list[Any] = [recorded]
     for row in chain(*builder.rows_by_variable.values()):
         status = store.look_up_run_and_state(row.spec)
@@ -108,8 +108,12 @@ class PageBuilder:
     last_tried_digest: Digest = ""
 
     @property
+    def notebook_id(self) -> str:
+        return notebook.make_notebook_id(self.path)
+
+    @property
     def html_path(self) -> Path:
-        return self.folder / f"{notebook.make_notebook_id(self.path)}.html"
+        return self.folder / f"{self.notebook_id}.html"
 
     @property
     def page_summary(self) -> notebook.PageSummary | None:
@@ -122,9 +126,7 @@ class PageBuilder:
         is_partial = not split_html_and_digest(self.html_path).digest
         if is_partial and self.html_path.exists():
             return None
-        return notebook.read_notebook_page_json(
-            self.folder, notebook.make_notebook_id(self.path)
-        )
+        return notebook.read_notebook_page_json(self.folder, self.notebook_id)
 
     def record_failure_and_delete_html(self, reason: str) -> None:
         """Note why the page could not be made, and delete its outdated HTML file.
@@ -164,7 +166,7 @@ def compute_digest_of_page_files(
 
     input_digest: the digest of what the page is made from
     (`digest_page_inputs`)."""
-    name, folder = notebook.make_notebook_id(builder.path), builder.folder
+    name, folder = builder.notebook_id, builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_notebook_page_json(folder, name) or {"files": []})["files"]
     files = {n: disk.digest_file(folder / n) for n in names if (folder / n).is_file()}
@@ -201,7 +203,7 @@ def render_page(builder: PageBuilder, input_digest: Digest) -> Seconds:
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
-    name = notebook.make_notebook_id(path)
+    name = builder.notebook_id
     with hold_page_lock(folder, name):
         execute_notebook_with_papermill(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
@@ -267,7 +269,7 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
 
     from lib.report.kernel import ForkingKernelManager
 
-    name, folder = notebook.make_notebook_id(builder.path), builder.folder
+    name, folder = builder.notebook_id, builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.format_project_path(output)}"
     os.environ[notebook.BATCH] = json.dumps(
@@ -291,8 +293,8 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
         try:
             with disk.raise_full_disk_as_oserror(place):
                 papermill.execute_notebook(
-                    str(writer),
-                    str(writer),
+                    writer,
+                    writer,
                     builder.parameter_values,
                     kernel_name="python3",
                     cwd=str(paths.ROOT),
@@ -539,17 +541,15 @@ def convert_notebook_to_markdown(
             parts.append(format_code_as_markdown(cell))
         if "title" in list_cell_tags(cell):
             source = source.partition("\n")[2].strip()
-        # All Markdown pages lie in one folder. So a link is the same whatever the name
-        # of the page that has it, and "page.md" stands for any of them.
         if cell["cell_type"] == "markdown":
-            parts.append(
-                equation.redirect_notebook_links_to_pages(source, "page.md", path)
-            )
+            parts.append(source)
         for output in cell.get("outputs", ()):
-            text = "".join(output.get("data", {}).get("text/markdown", "")).strip()
-            parts.append(
-                equation.redirect_notebook_links_to_pages(text, "page.md", path)
-            )
+            text = output.get("data", {}).get("text/markdown", "")
+            parts.append("".join(text).strip())
         if "verdicts" in list_cell_tags(cell) and not is_method:
             break
-    return "\n\n".join([*filter(None, parts), made]) + "\n"
+    text = "\n\n".join(filter(None, parts))
+    # All Markdown pages lie in one folder. So a link is the same whatever the name of the
+    # page that has it, and "page.md" stands for any of them.
+    text = equation.redirect_notebook_links_to_pages(text, "page.md", path)
+    return f"{text}\n\n{made}\n"
