@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     ExitStatus = int
 
 FlagsAndKeywords = tuple[tuple[str, ...], dict[str, Any]]
-INSTALL = (
-    "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
-)
 COMMANDS: dict[str, tuple[Callable[..., Any], tuple[FlagsAndKeywords, ...]]] = {}
 
 
@@ -102,26 +99,6 @@ def parse_comma_separated_items(argument_text: str) -> list[int | str]:
     return [int(word) if re.fullmatch(r"[+-]?\d+", word) else word for word in words]
 
 
-PATTERN = make_option(
-    "pattern", nargs="*", help="part of a notebook's name; all without one"
-)
-PROFILE = make_option(
-    "--profile", "-p", default="toy", help="toy (default), mini, base or paper"
-)
-DATA = make_option(
-    "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
-)
-MODEL = make_option(
-    "--model",
-    default="",
-    help="your own encoder: a folder, or a name that `fetch` brought",
-)
-LENGTH = make_option(
-    "--length",
-    type=parse_positive_integer,
-    default=0,
-    help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
-)
 # {name of a command-line option: its help}. Each of these options, such as --methods,
 # takes a list and sets the parameter of the same name, which only some notebooks have.
 ABOUT = "of notebooks that take some, as in"
@@ -130,10 +107,31 @@ LISTS = {
     "budgets": f"{ABOUT} 6,3",
     "seeds": f"{ABOUT} 0,1",
 }
-PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
-PAGES += tuple(
-    make_option(f"--{name}", type=parse_comma_separated_items, help=about)
-    for name, about in LISTS.items()
+PAGES = (
+    make_option(
+        "pattern", nargs="*", help="part of a notebook's name; all without one"
+    ),
+    make_option(
+        "--profile", "-p", default="toy", help="toy (default), mini, base or paper"
+    ),
+    make_option(
+        "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
+    ),
+    make_option(
+        "--model",
+        default="",
+        help="your own encoder: a folder, or a name that `fetch` brought",
+    ),
+    make_option(
+        "--length",
+        type=parse_positive_integer,
+        default=0,
+        help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
+    ),
+    *(
+        make_option(f"--{name}", type=parse_comma_separated_items, help=about)
+        for name, about in LISTS.items()
+    ),
 )
 WORKERS = make_option(
     "--workers",
@@ -141,8 +139,11 @@ WORKERS = make_option(
     type=parse_positive_integer,
     help="runs at once; else as many as fit",
 )
-BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-BACKEND = make_option("--backend", default="local", help=BACKENDS)
+BACKEND = make_option(
+    "--backend",
+    default="local",
+    help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,...",
+)
 RUN = make_option(
     "run", help="a run: step-identity/seed, or enough of it to be the only one"
 )
@@ -641,8 +642,9 @@ def remove_notebook_outputs(args: argparse.Namespace) -> None:
 
 
 def main(command_line: Sequence[str] | None = None) -> ExitStatus:
-    about = "Four papers on compressing BERT, reproduced."
-    parser = argparse.ArgumentParser("python -m lib", description=about)
+    parser = argparse.ArgumentParser(
+        "python -m lib", description="Four papers on compressing BERT, reproduced."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     command_line = sys.argv[1:] if command_line is None else command_line
     epilog = ""
@@ -737,7 +739,7 @@ def describe_unusable_setup() -> str:
     if missing := list_missing_packages():
         more = f" and {len(missing) - 3} more" * (len(missing) > 3)
         python = paths.ROOT / ".venv/bin/python"
-        fix = INSTALL
+        fix = "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
         if python.exists():
             fix = f"{paths.format_project_path(python)} -m lib ..."
         return f"{sys.executable} has no {', '.join(missing[:3])}{more}; fix: {fix}"

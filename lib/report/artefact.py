@@ -678,11 +678,10 @@ def describe_score_range(
         names = filter(None, (format_row_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
-    seeds = "1 seed" if count == 1 else f"{count} seeds"
     between = f"{len(scored)} scores lie between {' and '.join(texts)}"
     if ends["score"].nunique() == 1:
         between = f"all {len(scored)} scores are {ends['score'].iloc[0]:.1f}"
-    return f"{between} points, {seeds}."
+    return f"{between} points, {count} seed{'s' * (count != 1)}."
 
 
 def format_row_label(value_by_label: Mapping[Any, Any], label_name: str) -> str:

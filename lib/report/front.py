@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, format_verdict_word_counts
@@ -29,11 +29,6 @@ PaperCard: TypeAlias = Json
 # {field of the same template: value} of one bar on a card. A bar shows the effect that
 # was measured in one comparison.
 BarPositions: TypeAlias = Json
-
-
-class Finding(NamedTuple):
-    head: str  # First words of a paragraph of README, such as "In one line."
-    text: str  # The rest of the paragraph.
 
 
 def read_readme_results_table_of_paper(paper: str) -> str:
@@ -96,15 +91,14 @@ def remove_paper_name_from_title(title: str, notebook_id: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def read_readme_findings() -> list[Finding]:
+def read_readme_findings() -> list[tuple[str, str]]:
     """Return the two lines of README that tell what was found and which method to use.
 
     Each is (head, text): the bold words at its beginning and the rest, without
     backticks. The index of pages shows them, so that they are written in README
     alone."""
-    lines = (paths.ROOT / "README.md").read_text()
-    pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
-    return [Finding(head, text.replace("`", "")) for head, text in pairs]
+    text = (paths.ROOT / "README.md").read_text().replace("`", "")
+    return re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", text, re.M)
 
 
 def make_paper_card(paper: str) -> PaperCard | None:
@@ -119,11 +113,11 @@ def make_paper_card(paper: str) -> PaperCard | None:
 
     paper: name of the paper's folder, such as "bermo"."""
     page = f"{list_papers_by_name()[paper].prefix}_01_summary"
-    if not notebook.find_notebook_path(page).exists():
+    path = notebook.find_notebook_path(page)
+    if not path.exists():
         return None
-    idea = notebook.read_cell_sources_by_tag(notebook.find_notebook_path(page))[
-        "title"
-    ].partition("**Idea.**")[2]
+    title_cell = notebook.read_cell_sources_by_tag(path)["title"]
+    idea = title_cell.partition("**Idea.**")[2].strip()
     central = judging.list_central_claim_ids(paper)
     # A comparison that several claims share counts once, and one on a single task not at
     # all if its mean over tasks does.
@@ -137,7 +131,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
     return {
         "title": lists.PAPERS[paper],
         "href": f"{page}.html",
-        "idea": idea.strip().partition(". ")[0] + ".",
+        "idea": idea.partition(". ")[0] + ".",
         "words": format_verdict_word_counts(row["word"] for row in rows),
         "bars": [
             compute_effect_bar_positions(row)

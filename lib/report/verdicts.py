@@ -180,7 +180,6 @@ def list_main_result_sentences(
             return [*part[: MOST - 1], f"{len(rest)} more below: {counts}."]
         if part:
             return part[:MOST]
-    lesser = format_sentences(r for r in measured if not r.counts)
     lines = []
     if cells:
         reasons = dict.fromkeys(r.unmeasured_reason or "–" for r in leading or cells)
@@ -188,7 +187,7 @@ def list_main_result_sentences(
         lines = [
             f"No {'central ' * bool(measured)}comparison of this page is measured at "
             f"{claim_test_profile}: {why}.",
-            *lesser[:1],
+            *format_sentences(r for r in measured if not r.counts)[:1],
         ]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     if sums:
