@@ -620,13 +620,10 @@ def download_checkpoint_or_data(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(
-            paths.format_project_path(
-                read.download_task_from_hub(task, paths.data_root() / source)
-            )
-        )
+        folder = read.download_task_from_hub(task, paths.data_root() / source)
     else:
-        print(paths.format_project_path(models.fetch_checkpoint(args.name)))
+        folder = models.fetch_checkpoint(args.name)
+    print(paths.format_project_path(folder))
 
 
 @register_command("tidy")
