@@ -112,7 +112,9 @@ class LiveFigure:
             values = list(dict.fromkeys(meta[name] for meta in metas if name in meta))
             options[name] = {value: value == values[0] for value in values}
         options |= self.initial_choices_by_multi_selector
-        data = {"data": self.traces, "layout": self.layout}
+        # Else Plotly's Python package would add a look of its own.
+        layout = {"template": "none"} | self.layout
+        data = {"data": self.traces, "layout": layout}
         more = {
             "changes": self.layout_changes_by_choice,
             "row": self.pixels_per_row,
