@@ -123,13 +123,13 @@ def dataset(splits: Mapping[SplitName, Split]) -> DatasetDict:
     splits: {"train", "dev", ...: Split}, as `rows` returns them."""
     import datasets
 
-    columns = {
-        name: {"a": split.a} | ({"b": split.b} if split.b else {}) | {"label": split.y}
-        for name, split in splits.items()
-    }
-    return datasets.DatasetDict(
-        (k, datasets.Dataset.from_dict(v)) for k, v in columns.items()
-    )
+    tables = datasets.DatasetDict()
+    for name, split in splits.items():
+        columns = {"a": split.a, "b": split.b, "label": split.y}
+        if not split.b:
+            del columns["b"]
+        tables[name] = datasets.Dataset.from_dict(columns)
+    return tables
 
 
 def network(

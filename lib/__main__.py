@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     ExitStatus = int
 
 FlagsAndKeywords = tuple[tuple[str, ...], dict[str, Any]]
-INSTALL = (
-    "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
-)
 COMMANDS: dict[str, tuple[Callable[..., Any], tuple[FlagsAndKeywords, ...]]] = {}
 
 
@@ -102,26 +99,6 @@ def parse_comma_separated_items(argument_text: str) -> list[int | str]:
     return [int(word) if re.fullmatch(r"[+-]?\d+", word) else word for word in words]
 
 
-PATTERN = make_option(
-    "pattern", nargs="*", help="part of a notebook's name; all without one"
-)
-PROFILE = make_option(
-    "--profile", "-p", default="toy", help="toy (default), mini, base or paper"
-)
-DATA = make_option(
-    "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
-)
-MODEL = make_option(
-    "--model",
-    default="",
-    help="your own encoder: a folder, or a name that `fetch` brought",
-)
-LENGTH = make_option(
-    "--length",
-    type=parse_positive_integer,
-    default=0,
-    help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
-)
 # {name of a command-line option: its help}. Each of these options, such as --methods,
 # takes a list and sets the parameter of the same name, which only some notebooks have.
 ABOUT = "of notebooks that take some, as in"
@@ -130,10 +107,31 @@ LISTS = {
     "budgets": f"{ABOUT} 6,3",
     "seeds": f"{ABOUT} 0,1",
 }
-PAGES = (PATTERN, PROFILE, DATA, MODEL, LENGTH)
-PAGES += tuple(
-    make_option(f"--{name}", type=parse_comma_separated_items, help=about)
-    for name, about in LISTS.items()
+PAGES = (
+    make_option(
+        "pattern", nargs="*", help="part of a notebook's name; all without one"
+    ),
+    make_option(
+        "--profile", "-p", default="toy", help="toy (default), mini, base or paper"
+    ),
+    make_option(
+        "--data", default="", help="your own rows: a file, a folder, or hub:NAME"
+    ),
+    make_option(
+        "--model",
+        default="",
+        help="your own encoder: a folder, or a name that `fetch` brought",
+    ),
+    make_option(
+        "--length",
+        type=parse_positive_integer,
+        default=0,
+        help="tokens at which your own rows are cut, of notebooks that take it: 92_your_task",
+    ),
+    *(
+        make_option(f"--{name}", type=parse_comma_separated_items, help=about)
+        for name, about in LISTS.items()
+    ),
 )
 WORKERS = make_option(
     "--workers",
@@ -141,8 +139,11 @@ WORKERS = make_option(
     type=parse_positive_integer,
     help="runs at once; else as many as fit",
 )
-BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-BACKEND = make_option("--backend", default="local", help=BACKENDS)
+BACKEND = make_option(
+    "--backend",
+    default="local",
+    help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,...",
+)
 RUN = make_option(
     "run", help="a run: step-identity/seed, or enough of it to be the only one"
 )
@@ -197,12 +198,11 @@ def list_planned_runs_of_notebooks(
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
-    names = {path: notebook.make_notebook_id(path) for path in matches}
-    suited = [
-        path
-        for path, name in names.items()
-        if planned.notebook_lists_runs_at_profile(args.profile, name)
-    ]
+    suited = {}
+    for path in matches:
+        name = notebook.make_notebook_id(path)
+        if planned.notebook_lists_runs_at_profile(args.profile, name):
+            suited[path] = name
     if without := len(matches) - len(suited):
         page_names = ", ".join(planned.list_planned_notebook_ids(args.profile))
         print(
@@ -210,8 +210,7 @@ def list_planned_runs_of_notebooks(
             f"as {page_names} have"
         )
     with enable_result_cache():
-        for path in suited:
-            name = names[path]
+        for path, name in suited.items():
             try:
                 declared = notebook.read_parameter_declarations(path)
                 if lacking := values.keys() - declared.keys():
@@ -617,13 +616,10 @@ def download_checkpoint_or_data(args: argparse.Namespace) -> None:
 
     source, _, task = args.name.partition("/")
     if task and source in read.SOURCES:
-        print(
-            paths.format_project_path(
-                read.download_task_from_hub(task, paths.data_root() / source)
-            )
-        )
+        folder = read.download_task_from_hub(task, paths.data_root() / source)
     else:
-        print(paths.format_project_path(models.fetch_checkpoint(args.name)))
+        folder = models.fetch_checkpoint(args.name)
+    print(paths.format_project_path(folder))
 
 
 @register_command("tidy")
@@ -639,14 +635,17 @@ def remove_notebook_outputs(args: argparse.Namespace) -> None:
 
 
 def main(command_line: Sequence[str] | None = None) -> ExitStatus:
-    about = "Four papers on compressing BERT, reproduced."
-    parser = argparse.ArgumentParser("python -m lib", description=about)
+    parser = argparse.ArgumentParser(
+        "python -m lib", description="Four papers on compressing BERT, reproduced."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     command_line = sys.argv[1:] if command_line is None else command_line
     epilog = ""
-    if {"-h", "--help"} & {*command_line[1:]}:
+    if {"-h", "--help"} & {*command_line[1:]} and not list_missing_packages():
         with suppress(Refused):  # A wrong setting is told by the command itself.
-            epilog = describe_user_data_options()
+            from lib.papers import frontier
+
+            epilog = "\n".join(frontier.format_help_lines_for_method_comparison())
     for name, (function, arguments) in COMMANDS.items():
         has_choices = arguments[: len(PAGES)] == PAGES
         sub = commands.add_parser(
@@ -659,20 +658,8 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(command_line)
-    if missing := list_missing_packages():
-        print_missing_packages(missing)
-        return 2
-    fix = ""
-    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
-        fix = "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
-    elif not paths.NOTEBOOKS.is_dir():
-        fix = f"no checkout has {paths.NOTEBOOKS}; "
-        fix += "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
-    for name, root in paths.list_configurable_folders().items():
-        if os.path.lexists(root) and not root.is_dir():
-            fix = f"{root} is no folder; fix: set {name} to another folder"
-    if fix:
-        print(f"error: {fix}", file=sys.stderr)
+    if fault := describe_unusable_setup():
+        print(f"error: {fault}", file=sys.stderr)
         return 2
     # Hide messages of transformers that are only of use in a run's log. Workers and
     # notebook kernels inherit this variable.
@@ -736,40 +723,38 @@ def list_missing_packages() -> list[str]:
     return missing
 
 
-def print_missing_packages(missing_packages: Sequence[str]) -> None:
-    """Print an error message to stderr on missing packages, with the fix.
+def describe_unusable_setup() -> str:
+    """Return why no command can run on this machine, with the fix; "" where all can.
 
-    The fix is to use the project's own Python, `.venv/bin/python`, if it exists, or
-    else the command that installs the packages.
-
-    missing_packages: names of packages, of which the message has the first three."""
-    more = f" and {len(missing_packages) - 3} more" * (len(missing_packages) > 3)
-    python = paths.ROOT / ".venv/bin/python"
-    fix = (
-        f"{paths.format_project_path(python)} -m lib ..."
-        if python.exists()
-        else INSTALL
-    )
-    fault = f"{sys.executable} has no {', '.join(missing_packages[:3])}{more}"
-    print(f"error: {fault}; fix: {fix}", file=sys.stderr)
+    Packages or notebooks may be missing, the locale may not be UTF-8, or a folder that
+    a user moved may be a file. The fix for missing packages is to use the project's own
+    Python, `.venv/bin/python`, if it exists, or else the command that installs them."""
+    if missing := list_missing_packages():
+        more = f" and {len(missing) - 3} more" * (len(missing) > 3)
+        python = paths.ROOT / ".venv/bin/python"
+        fix = "`make .venv/ready`, then `.venv/bin/python -m lib ...`; or `pip install -e .`"
+        if python.exists():
+            fix = f"{paths.format_project_path(python)} -m lib ..."
+        return f"{sys.executable} has no {', '.join(missing[:3])}{more}; fix: {fix}"
+    for name, root in paths.list_configurable_folders().items():
+        if os.path.lexists(root) and not root.is_dir():
+            return f"{root} is no folder; fix: set {name} to another folder"
+    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
+        return "files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale"
+    if not paths.NOTEBOOKS.is_dir():
+        fix = "fix: go to a folder of one, or set NOTEBOOKS_ROOT"
+        return f"no checkout has {paths.NOTEBOOKS}; {fix}"
+    return ""
 
 
 # Globs of the data files on which results and pages depend.
-TABLES = ("lib/**/*.toml", "data/published/**", "data/unseen/*", "data/digests.json")
-TABLES += ("data/records/*.csv",)
-
-
-def describe_user_data_options() -> str:
-    """Return help text on the values that options for a user's own data accept.
-
-    The text lists the compression methods, and the default FLOPs budgets (in twelfths
-    of the unpruned model's FLOPs) and seeds. It is "" where packages are missing, so
-    that `--help` still works."""
-    if list_missing_packages():
-        return ""
-    from lib.papers import frontier
-
-    return "\n".join(frontier.format_help_lines_for_method_comparison())
+TABLES = (
+    "lib/**/*.toml",
+    "data/published/**",
+    "data/unseen/*",
+    "data/digests.json",
+    "data/records/*.csv",
+)
 
 
 def print_changed_table_warnings() -> None:

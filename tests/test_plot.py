@@ -112,11 +112,10 @@ def test_the_title_of_a_forest_says_what_is_seen(means, printed, title):
 
 
 def test_the_title_of_a_forest_names_the_rival_of_each_row():
-    rows = {(OURS, "Random"): estimate(2.0), (OURS, "Whole"): estimate(-3.0)}
+    rows = {(OURS, "Random, SST-2"): estimate(2.0)}
+    rows |= {(OURS, "Whole, SST-2"): estimate(-3.0)}
     title = plot.format_forest_plot_title(
-        plot.make_forest_plot_data(rows),
-        "search minus another network (points)",
-        " on SST-2",
+        plot.make_forest_plot_data(rows), "search minus another network (points)"
     )
     assert title.replace(plot.FIXED, " ") == (
         "Search minus Whole: −3.0 [−4.0, −2.0] points on SST-2; the other: above 0"

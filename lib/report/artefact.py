@@ -55,6 +55,7 @@ from lib.report.tables import (
     escape_markdown_line,
     format_table_cell,
     join_header_levels,
+    split_frame_by_model,
     table_to_html,
     table_to_markdown,
     tabulate_finished_and_missing_seeds,
@@ -417,7 +418,13 @@ class Page:
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
                 axis.text(
-                    0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE
+                    0.5,
+                    0.5,
+                    "no run yet",
+                    transform=axis.transAxes,
+                    color="grey",
+                    ha="center",
+                    va="center",
                 )
         stem = self._build_file_stem(file_suffix)
         if (
@@ -439,7 +446,8 @@ class Page:
             figure.savefig(place, format="png", dpi=144, metadata={"Software": None})
         self.written_files.append(f"{stem}.png")
         self._write_file(f"{stem}.figure.csv", plotted_data.to_csv(index=False))
-        display_figure(figure, f"{stem}.png", svg)
+        title = escape_markdown_line(plot.make_svg_metadata_with_title(figure)["Title"])
+        display_text(f"![{title}]({stem}.png)", render_figure_html(figure, svg))
 
     def show_live_figure(self, figure: "LiveFigure") -> None:
         """Show an interactive Plotly figure on the HTML page.
@@ -482,10 +490,7 @@ class Page:
                 return self.show_figure(
                     plot.draw_forest_plot(data, axis_label), data, file_suffix
                 )
-            names, place = plot.shorten_row_names(data["at"])
-            text = plot.format_forest_plot_title(
-                data.replace({"at": names}), axis_label, place
-            )
+            text = plot.format_forest_plot_title(data, axis_label)
             display_text(f"No picture. {escape_markdown_line(text)}.")
 
     def store_difference_sentences(
@@ -562,9 +567,9 @@ class Page:
         opening = f"Recorded at {scale}: " * (scale != profile)
         differences = {
             name: [
-                *chain(
-                    *(lines.get(name, ()) for lines in deviations_from_paper_by_profile)
-                )
+                line
+                for lines in deviations_from_paper_by_profile
+                for line in lines.get(name, ())
             ]
             for name in [*judged, profile]
         }
@@ -606,7 +611,7 @@ class Page:
             )
         )
         if not os.environ.get(notebook.BATCH):
-            site.write_page_index_of_profile(self.profile[:])
+            site.write_page_index_of_profile(profile)
 
     def prepend_toy_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
@@ -678,11 +683,10 @@ def describe_score_range(
         names = filter(None, (format_row_label(row, name) for name in apart))
         texts.append(f"{row['score']:.1f} ({', '.join(names)})")
     count = scored["seed"].nunique()
-    seeds = "1 seed" if count == 1 else f"{count} seeds"
     between = f"{len(scored)} scores lie between {' and '.join(texts)}"
     if ends["score"].nunique() == 1:
         between = f"all {len(scored)} scores are {ends['score'].iloc[0]:.1f}"
-    return f"{between} points, {seeds}."
+    return f"{between} points, {count} seed{'s' * (count != 1)}."
 
 
 def format_row_label(value_by_label: Mapping[Any, Any], label_name: str) -> str:
@@ -754,14 +758,13 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
     values = notebook.check_and_complete_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
-    if batch:
-        folder, differs = json.loads(batch)
-        page = Page(notebook_id, values, Path(folder), differs)
-    else:
-        folder, differs = notebook.find_notebook_page_folder(
-            path, values, is_run_by_hand=True
-        )
-        page = Page(notebook_id, values, folder, differs)
+    folder, differs = (
+        json.loads(batch)
+        if batch
+        else notebook.find_notebook_page_folder(path, values, is_run_by_hand=True)
+    )
+    page = Page(notebook_id, values, Path(folder), differs)
+    if not batch:
         place = paths.hide_local_paths(paths.format_project_path(folder))
         page.show_remarks([f"An experiment, in {place}.", *differs])
     notebook_globals["profile"] = page.profile
@@ -780,35 +783,22 @@ def render_figure_svg(figure: Figure) -> str:
     return buffer.getvalue()
 
 
-def display_figure(
-    figure: Figure, linked_png_name: str | None = None, rendered_svg: str | None = None
-) -> None:
+def display_figure(figure: Figure) -> None:
     """Show a matplotlib figure as output of the running notebook cell, and close it.
 
-    The HTML page gets it as inline SVG, and the Markdown page gets a link to a PNG
-    file.
-
-    linked_png_name: the name of that PNG file, which the caller writes. With None the
-    Markdown page lacks the figure.
-    rendered_svg: the figure as SVG, if it was rendered before, which saves time."""
-    link = ""
-    if linked_png_name:
-        title = plot.make_svg_metadata_with_title(figure)["Title"]
-        link = f"![{escape_markdown_line(title)}]({linked_png_name})"
-    display_text(link, render_figure_html(figure, rendered_svg))
+    The HTML page gets it as inline SVG. The Markdown page, which shows pictures of
+    `Page.show_figure` alone, lacks it."""
+    display_text("", render_figure_html(figure))
 
 
 def render_figure_html(figure: Figure, rendered_svg: str | None = None) -> str:
     """Return a figure as HTML with an inline SVG, and close it.
 
     rendered_svg: the figure as SVG, if it was rendered before."""
-    rendered_svg = rendered_svg or render_figure_svg(figure)
-    image = rendered_svg[rendered_svg.index("<svg") :].replace(
-        "<svg", '<svg role="img"', 1
-    )
+    _, _, image = (rendered_svg or render_figure_svg(figure)).partition("<svg")
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     plt.close(figure)
-    return f"<figure{wide}>{image}</figure>"
+    return f'<figure{wide}><svg role="img"{image}</figure>'
 
 
 def explore_with_widgets(
@@ -904,15 +894,15 @@ def explore_score_differences_from_baseline(
             f"On {task} nothing can be compared with {escape_markdown_line(baseline)}."
         )
 
-    if can_show_widgets() and len(names := runs.model_names) > 1:
+    if not can_show_widgets():
+        return
+    finished = runs.finished_runs_frame
+    names = list(split_frame_by_model(finished))
+    if len(names) > 1:
         display_text(CHOICE)
-        frames = [
-            compare.select_rows_with_runs(frame)
-            for _, frame, _ in runs.result_frames_with_source
-        ]
         explore_with_widgets(
             draw_differences_from_baseline,
-            task=[*pd.concat(frames)["task"].unique()],
+            task=list(finished["task"].unique()),
             baseline=names,
         )
 

@@ -17,14 +17,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from filelock import FileLock, Timeout
-
 from lib.claims import judging, notebook
 from lib.core import disk, paths
 from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
-from lib.core.store import Store, print_once
+from lib.core.store import Store, hold_lock, is_locked, print_once
 from lib.core.types import ContextYield, Digest, ProfileName
 from lib.report import equation, front, verdicts
 
@@ -37,11 +35,7 @@ CODE = "lib/**/*.py lib/**/*.toml lib/report/template/**/*.* data/found.md data/
 # Matches the code of a notebook's cell that shows a table or a figure.
 SHOWS = re.compile(r"\bpage\.show_(table|figure|forest_plot|live_figure)\(|\(page\b")
 FOLD = "The code of the drawing"
-# HTML attributes of table heads, for screen readers.
-ROW, COLUMN = 'scope="row"', 'scope="col"'
-# Matches the headings of a page, for its table of contents.
-HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)<a class="anchor-link"', re.S)
-TAG, MAIN = re.compile("<[^>]*>"), '<main id="main">'
+MAIN = '<main id="main">'
 
 
 # (id of a notebook, title of its page).
@@ -70,7 +64,7 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
 
     builder: the state of the page.
     store: where finished runs are looked up."""
-    recorded = judging.digest_notebook_records(notebook.make_notebook_id(builder.path))
+    recorded = judging.digest_notebook_records(builder.notebook_id)
     results: list[Any] = [recorded]
     for row in chain(*builder.rows_by_variable.values()):
         status = store.look_up_run_and_state(row.spec)
@@ -114,8 +108,12 @@ class PageBuilder:
     last_tried_digest: Digest = ""
 
     @property
+    def notebook_id(self) -> str:
+        return notebook.make_notebook_id(self.path)
+
+    @property
     def html_path(self) -> Path:
-        return self.folder / f"{notebook.make_notebook_id(self.path)}.html"
+        return self.folder / f"{self.notebook_id}.html"
 
     @property
     def page_summary(self) -> notebook.PageSummary | None:
@@ -125,16 +123,10 @@ class PageBuilder:
         runs and files. The result is None where the JSON file is missing or unreadable.
         It is None too where the page's HTML file was written only in part, as the page
         is then made again."""
-        is_complete = (
-            split_html_and_digest(self.html_path).digest or not self.html_path.exists()
-        )
-        return (
-            notebook.read_notebook_page_json(
-                self.folder, notebook.make_notebook_id(self.path)
-            )
-            if is_complete
-            else None
-        )
+        is_partial = not split_html_and_digest(self.html_path).digest
+        if is_partial and self.html_path.exists():
+            return None
+        return notebook.read_notebook_page_json(self.folder, self.notebook_id)
 
     def record_failure_and_delete_html(self, reason: str) -> None:
         """Note why the page could not be made, and delete its outdated HTML file.
@@ -174,7 +166,7 @@ def compute_digest_of_page_files(
 
     input_digest: the digest of what the page is made from
     (`digest_page_inputs`)."""
-    name, folder = notebook.make_notebook_id(builder.path), builder.folder
+    name, folder = builder.notebook_id, builder.folder
     names = [f"{name}{end}" for end in (".json", ".ipynb", ".page.md")]
     names += (notebook.read_notebook_page_json(folder, name) or {"files": []})["files"]
     files = {n: disk.digest_file(folder / n) for n in names if (folder / n).is_file()}
@@ -211,7 +203,7 @@ def render_page(builder: PageBuilder, input_digest: Digest) -> Seconds:
     import nbformat
 
     began, path, folder = time.monotonic(), builder.path, builder.folder
-    name = notebook.make_notebook_id(path)
+    name = builder.notebook_id
     with hold_page_lock(folder, name):
         execute_notebook_with_papermill(builder)
         book: Any = nbformat.read(folder / f"{name}.ipynb", 4)
@@ -254,21 +246,14 @@ def hold_page_lock(folder: Path, notebook_id: str) -> ContextYield[None]:
     block runs, temporary files that a killed process left behind are removed.
 
     folder: the folder of the page, which is created if it is missing."""
-    with disk.raise_full_disk_as_oserror(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f".{notebook_id}.lock", thread_local=False)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            print_once(f"waiting  {notebook_id}: another process is making its page")
-            lock.acquire()
-    try:
+    lock_path = folder / f".{notebook_id}.lock"
+    if is_locked(lock_path):
+        print_once(f"waiting  {notebook_id}: another process is making its page")
+    with hold_lock(lock_path):
         for path in folder.glob(f".{notebook_id}.*"):
-            if path.suffix != ".lock":
+            if path != lock_path:
                 disk.remove_path(path)
         yield
-    finally:
-        lock.release()
 
 
 def execute_notebook_with_papermill(builder: PageBuilder) -> None:
@@ -284,7 +269,7 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
 
     from lib.report.kernel import ForkingKernelManager
 
-    name, folder = notebook.make_notebook_id(builder.path), builder.folder
+    name, folder = builder.notebook_id, builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.format_project_path(output)}"
     os.environ[notebook.BATCH] = json.dumps(
@@ -308,8 +293,8 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
         try:
             with disk.raise_full_disk_as_oserror(place):
                 papermill.execute_notebook(
-                    str(writer),
-                    str(writer),
+                    writer,
+                    writer,
                     builder.parameter_values,
                     kernel_name="python3",
                     cwd=str(paths.ROOT),
@@ -489,14 +474,17 @@ def convert_notebook_to_html(
         exclude_input_prompt=True,
     )
     page = exporter.from_notebook_node(notebook_json, around)[0]
-    page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
+    # Screen readers are told which heads are of rows, and which of columns.
+    page = re.sub("<th(?=[ >])", '<th scope="row"', page)
     page = re.sub(
-        "(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page
+        "(?s)<thead>.*?</thead>",
+        lambda head: head[0].replace('scope="row"', 'scope="col"'),
+        page,
     )
-    headings = [(id, TAG.sub("", text)) for id, text in HEADING.findall(page)]
+    headings = re.findall('(?s)<h2 id="([^"]+)">(.*?)<a class="anchor-link"', page)
+    headings = [(id, re.sub("<[^>]*>", "", text)) for id, text in headings]
     if len(headings) > 1:
         page = page.replace(MAIN, f"{MAIN}{parts.contents(headings)}", 1)
-    home = f"../../../{profile}/" if differs else ""
     return page.replace(
         "</h1>", f"</h1>{parts.answer(page_summary['answer'], home)}", 1
     )
@@ -553,17 +541,15 @@ def convert_notebook_to_markdown(
             parts.append(format_code_as_markdown(cell))
         if "title" in list_cell_tags(cell):
             source = source.partition("\n")[2].strip()
-        # All Markdown pages lie in one folder. So a link is the same whatever the name
-        # of the page that has it, and "page.md" stands for any of them.
         if cell["cell_type"] == "markdown":
-            parts.append(
-                equation.redirect_notebook_links_to_pages(source, "page.md", path)
-            )
+            parts.append(source)
         for output in cell.get("outputs", ()):
-            text = "".join(output.get("data", {}).get("text/markdown", "")).strip()
-            parts.append(
-                equation.redirect_notebook_links_to_pages(text, "page.md", path)
-            )
+            text = output.get("data", {}).get("text/markdown", "")
+            parts.append("".join(text).strip())
         if "verdicts" in list_cell_tags(cell) and not is_method:
             break
-    return "\n\n".join([*filter(None, parts), made]) + "\n"
+    text = "\n\n".join(filter(None, parts))
+    # All Markdown pages lie in one folder. So a link is the same whatever the name of the
+    # page that has it, and "page.md" stands for any of them.
+    text = equation.redirect_notebook_links_to_pages(text, "page.md", path)
+    return f"{text}\n\n{made}\n"

@@ -46,26 +46,7 @@ PALETTE = (plot.BLUE, plot.VERMILION, plot.GREEN, plot.SKY, "#E69F00", "#CC79A7"
 SYMBOLS = dict(whole="x", paper="circle", control="square", combination="diamond")
 DOTS = {"type": "scatter", "mode": "markers", "hoverinfo": "text"}
 ROW = 54  # Height in pixels of a row of the forest plot, whose name has two lines.
-CLEAR = "rgba(0, 0, 0, 0)"
-# Greys that show on white and on black.
-FAINT, GREY = (f"rgba(128, 128, 128, {a})" for a in (0.3, 0.9))
-LOOK: Json = {
-    "template": "none",
-    "margin": {"l": 60, "r": 16, "t": 16, "b": 60},
-    "paper_bgcolor": CLEAR,
-    "plot_bgcolor": CLEAR,
-    "legend": {
-        "orientation": "h",
-        "xref": "container",
-        "yref": "container",
-        "x": 0,
-        "y": 0,
-        "entrywidth": 100,
-        "font": {"size": 10},
-    },
-    "hoverlabel": {"align": "left"},
-    "height": 600,
-}
+GREY = "rgba(128, 128, 128, 0.9)"  # It shows on white and on black.
 
 
 # Data of a 3-D surface: (the N coordinates on either axis, {scale of z, such as "linear
@@ -85,10 +66,11 @@ class LiveFigure:
     the trace shows), `page` (the notebook that has their numbers) and sometimes `ends`
     (the range of x).
 
-    single_choice_selectors: names of lists in which exactly one value is chosen.
+    single_choice_selectors: names of lists in which exactly one value is chosen, at
+    first the first one.
     initial_choices_by_multi_selector: {list in which several values can be chosen:
     {value: whether chosen at first}}.
-    layout: options of Plotly's layout.
+    layout: options of Plotly's layout, beside those of all figures in `live.js`.
     layout_changes_by_choice: {chosen value: {path in the layout, such as
     "xaxis.title.text": what the choice sets there}}.
     pixels_per_row: pixels that each drawn row adds to the height; 0 for a fixed
@@ -102,23 +84,6 @@ class LiveFigure:
     layout_changes_by_choice: Mapping[str, Json] = field(default_factory=dict)
     pixels_per_row: int = 0
 
-    def find_initial_choices(self, selector_name: str) -> IsChosenByValue:
-        """Return {value: whether it is chosen at first} of one list beside the figure.
-
-        The field `initial_choices_by_multi_selector` gives it for some lists. In any
-        other list the first value is chosen.
-
-        selector_name: the name of the list, such as "task"."""
-        if selector_name in self.initial_choices_by_multi_selector:
-            return self.initial_choices_by_multi_selector[selector_name]
-        metas = (trace["meta"] for trace in self.traces)
-        values = [
-            *dict.fromkeys(
-                meta[selector_name] for meta in metas if selector_name in meta
-            )
-        ]
-        return {value: value == values[0] for value in values}
-
     @property
     def link_by_notebook_id(self) -> dict[str, str]:
         """Return {notebook id: link} of the notebooks that have the figure's numbers.
@@ -128,11 +93,10 @@ class LiveFigure:
         pages = dict.fromkeys(trace["meta"]["page"] for trace in self.traces)
         if os.environ.get(notebook.BATCH):
             return {page: f"{page}.html" for page in pages}
-        places = {
-            page: find_notebook_path(page).relative_to(paths.NOTEBOOKS)
+        return {
+            page: find_notebook_path(page).relative_to(paths.NOTEBOOKS).as_posix()
             for page in pages
         }
-        return {page: place.as_posix() for page, place in places.items()}
 
     @property
     def figure_html(self) -> str:
@@ -142,14 +106,15 @@ class LiveFigure:
         `make_plotly_script_html` too."""
         import plotly.io
 
-        options = {
-            n: self.find_initial_choices(n)
-            for n in (
-                *self.single_choice_selectors,
-                *self.initial_choices_by_multi_selector,
-            )
-        }
-        data = {"data": self.traces, "layout": LOOK | self.layout}
+        options = {}
+        for name in self.single_choice_selectors:
+            metas = (trace["meta"] for trace in self.traces)
+            values = list(dict.fromkeys(meta[name] for meta in metas if name in meta))
+            options[name] = {value: value == values[0] for value in values}
+        options |= self.initial_choices_by_multi_selector
+        # Else Plotly's Python package would add a look of its own.
+        layout = {"template": "none"} | self.layout
+        data = {"data": self.traces, "layout": layout}
         more = {
             "changes": self.layout_changes_by_choice,
             "row": self.pixels_per_row,
@@ -172,43 +137,36 @@ def make_plotly_script_html() -> str:
     return PARTS.library(get_plotlyjs())
 
 
-def make_axis_options(title: str, **plotly_options: Any) -> Json:
-    """Return Plotly's layout options of an axis with a title and the page's colours.
-
-    plotly_options: further options, such as type="log"; they take precedence."""
-    lines = {"gridcolor": FAINT, "zerolinecolor": GREY, "automargin": True}
-    return {"title": {"text": title}} | lines | plotly_options
-
-
-def make_error_bars(
-    rows: pd.DataFrame, value_column: str, low_column: str, high_column: str
-) -> Json:
+def make_error_bars(rows: pd.DataFrame, value_column: str) -> Json:
     """Return Plotly's options for error bars of points, one for each row of a frame.
 
     The two sides of a bar can differ. A row whose interval is nan has no bar.
 
-    value_column, low_column, high_column: names of the columns with the value and the
-    ends of its interval."""
+    rows: a frame with the ends of the intervals in the columns low and high.
+    value_column: name of the column with the value."""
     return {
         "type": "data",
         "symmetric": False,
         "width": 0,
         "thickness": 1.6,
-        "array": (rows[high_column] - rows[value_column]).fillna(0),
-        "arrayminus": (rows[value_column] - rows[low_column]).fillna(0),
+        "array": (rows["high"] - rows[value_column]).fillna(0),
+        "arrayminus": (rows[value_column] - rows["low"]).fillna(0),
     }
 
 
 def format_score_with_interval(
-    score_points: float, low_end: float, high_end: float, seed_count: int
+    score_row: Mapping[Any, Any], value_column: str = "score"
 ) -> str:
     """Return a score with its 95 % interval as text: "81.2 [80.1, 82.3], 3 seeds".
 
-    score_points: a score from 0 to 100, or a difference of scores.
-    low_end, high_end: the ends of the interval. A nan for `low_end` means no
-    interval."""
-    ends = f"[{low_end:.1f}, {high_end:.1f}]" if low_end == low_end else "(no interval)"
-    return f"{score_points:.1f} {ends}, {seed_count:.0f} {'seeds' if seed_count > 1 else 'seed'}"
+    score_row: {column: value} with seeds (their number), low and high (ends of the
+    interval in points, nan for none) and the score.
+    value_column: the column of the score, or of a difference of scores."""
+    ends = f"[{score_row['low']:.1f}, {score_row['high']:.1f}]"
+    if np.isnan(score_row["low"]):
+        ends = "(no interval)"
+    count = score_row["seeds"]
+    return f"{score_row[value_column]:.1f} {ends}, {count:.0f} seed{'s' * (count > 1)}"
 
 
 def find_finished_notebook_runs(notebook_id: str, profile: ProfileName) -> Runs:
@@ -295,17 +253,21 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
         rows = part.dropna(subset=cost)
         meta = {"task": task, "cost": costs[cost], "runs": source, "page": FRONTIER}
         for method, models in rows.groupby("method", sort=False):
-            records, symbol = models.to_dict("records"), SYMBOLS[models["kind"].iloc[0]]
+            symbol = SYMBOLS[models["kind"].iloc[0]]
+            texts = [
+                f"<b>{row['model']}</b>, {task}<br>"
+                f"score {format_score_with_interval(row)}<br>"
+                f"{row[cost]:,.1f} {costs[cost]}<br>run {row['runs']}"
+                for row in models.to_dict("records")
+            ]
             traces.append(
                 DOTS
                 | {
                     "name": method,
                     "x": models[cost],
                     "y": models["score"],
-                    "error_y": make_error_bars(models, "score", "low", "high"),
-                    "hovertext": [
-                        format_model_hover_text(r, cost, costs[cost]) for r in records
-                    ],
+                    "error_y": make_error_bars(models, "score"),
+                    "hovertext": texts,
                     "marker": dict(color=colours[method], symbol=symbol, size=10),
                     "meta": meta | {"methods": method, "rows": len(models)},
                 }
@@ -325,8 +287,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
             }
         )
     layout = {
-        "xaxis": make_axis_options("", type="log", tick0=2, dtick=np.log10(2)),
-        "yaxis": make_axis_options("score (points)"),
+        "xaxis": {"type": "log", "tick0": 2, "dtick": np.log10(2)},
+        "yaxis": {"title": {"text": "score (points)"}},
     }
     titles = {unit: {"xaxis.title.text": f"{unit} (log)"} for unit in costs.values()}
     return LiveFigure(
@@ -337,32 +299,6 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
         layout,
         titles,
     )
-
-
-def format_model_hover_text(
-    frontier_row: Mapping[Any, Any], cost_column: str, cost_unit: str
-) -> str:
-    """Return the hover text of a model's point: its score, its cost and its runs.
-
-    frontier_row: a row of `make_frontier_table`, with model, task, score, interval,
-    seeds, runs.
-    cost_column: the column of the row with the cost.
-    cost_unit: the unit of the cost."""
-    score = format_score_with_interval(
-        frontier_row["score"],
-        frontier_row["low"],
-        frontier_row["high"],
-        frontier_row["seeds"],
-    )
-    lines = [
-        f"<b>{frontier_row['model']}</b>, {frontier_row['task']}",
-        f"score {score}",
-    ]
-    lines += [
-        f"{frontier_row[cost_column]:,.1f} {cost_unit}",
-        f"run {frontier_row['runs']}",
-    ]
-    return "<br>".join(lines)
 
 
 def read_verdicts_frame() -> pd.DataFrame:
@@ -377,9 +313,9 @@ def read_verdicts_frame() -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=judging.HEAD)
     numbers = "no_effect region_low region_high estimate low high printed".split()
     table[numbers] = table[numbers].apply(pd.to_numeric, errors="coerce")
-    papers = [lists.read_claims()[claim]["paper"] for claim in table["claim"]]
     titles = lists.PAPERS | {"own": "our own questions"}
-    return table.assign(paper=[titles[paper] for paper in papers])
+    claims = lists.read_claims()
+    return table.assign(paper=[titles[claims[id]["paper"]] for id in table["claim"]])
 
 
 def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
@@ -409,7 +345,7 @@ def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
         ours = DOTS | {
             "x": rows["estimate"],
             "y": labels,
-            "error_x": make_error_bars(rows, "estimate", "low", "high"),
+            "error_x": make_error_bars(rows, "estimate"),
             "hovertext": list(map(format_comparison_hover_text, records)),
             "marker": {"color": COLOURS[word], "size": 9},
             "meta": meta | {"rows": len(rows), "ends": [ends.min(), ends.max()]},
@@ -433,8 +369,8 @@ def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
         }
         traces += [region, ours, printed]
     layout = {
-        "xaxis": make_axis_options("", side="top", automargin=False, tickangle=0),
-        "yaxis": make_axis_options("", showticklabels=False),
+        "xaxis": {"side": "top", "automargin": False, "tickangle": 0},
+        "yaxis": {"showticklabels": False},
         "margin": {"l": 8, "r": 8, "t": 56, "b": 8},
         "showlegend": False,
     }
@@ -558,21 +494,17 @@ def plot_score_differences_from_baseline(
     it."""
     traces: list[Json] = []
     label = f"score minus that of {baseline_model} (points)"
-    layout = {"yaxis": make_axis_options(label)}
+    layout: Json = {"yaxis": {"title": {"text": label}}}
     if score_differences.empty:
         return LiveFigure(title, (), (), {}, layout)
-    layout["xaxis"] = make_axis_options(
-        "", categoryarray=list(score_differences["model"].unique())
-    )
+    layout["xaxis"] = {"categoryarray": list(score_differences["model"].unique())}
     looks = dict(zip(score_differences["m"].unique(), cycle(PALETTE), strict=False))
     for (task, source, m), rows in score_differences.groupby(
         ["task", "source", "m"], sort=False
     ):
         texts = [
             f"<b>{row['model']}</b> minus {baseline_model}, {m} of the width, {task}<br>"
-            + format_score_with_interval(
-                row["gap"], row["low"], row["high"], row["seeds"]
-            )
+            + format_score_with_interval(row, "gap")
             for row in rows.to_dict("records")
         ]
         traces.append(
@@ -581,7 +513,7 @@ def plot_score_differences_from_baseline(
                 "name": f"{m} of the width",
                 "x": rows["model"],
                 "y": rows["gap"],
-                "error_y": make_error_bars(rows, "gap", "low", "high"),
+                "error_y": make_error_bars(rows, "gap"),
                 "hovertext": texts,
                 "marker": {"color": looks[m], "size": 10},
                 "meta": {
@@ -679,10 +611,7 @@ def describe_best_model_at_half_flops(frontier_table: pd.DataFrame) -> str:
     best = frontier.find_best_affordable_model(rows, "flops", 0.5)
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
     scores = [
-        f"{row['model']} scores "
-        + format_score_with_interval(
-            row["score"], row["low"], row["high"], row["seeds"]
-        )
+        f"{row['model']} scores {format_score_with_interval(row)}"
         for row in models
         if row
     ]

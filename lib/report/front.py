@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from lib.claims import judging, lists, notebook, planned
 from lib.claims.words import Verdict, format_verdict_word_counts
@@ -31,11 +31,6 @@ PaperCard: TypeAlias = Json
 BarPositions: TypeAlias = Json
 
 
-class Finding(NamedTuple):
-    head: str  # First words of a paragraph of README, such as "In one line."
-    text: str  # The rest of the paragraph.
-
-
 def read_readme_results_table_of_paper(paper: str) -> str:
     """Return README's findings on a paper as a Markdown table.
 
@@ -46,16 +41,12 @@ def read_readme_results_table_of_paper(paper: str) -> str:
 
     paper: name of the paper's folder, such as "bermo"."""
     text = (paths.ROOT / "README.md").read_text()
-    title = re.escape(f"| **{find_paper_title(paper)}**")
+    title = re.escape(f"| **{lists.PAPERS[paper]}**")
     head = re.search(r"^\| comparison, .*\n\|---.*\n", text, re.M)
     rows = re.search(rf"^{title}.*\n(\| (?!\*\*).*\n)*", text, re.M)
     if not (head and rows):
         raise Refused(f"README.md has no row {title!r}: python -m lib verify --write")
     return head[0] + rows[0]
-
-
-def find_paper_title(paper: str) -> str:
-    return lists.PAPERS[paper]
 
 
 def find_index_heading_of_page(notebook_id: str) -> str:
@@ -100,15 +91,14 @@ def remove_paper_name_from_title(title: str, notebook_id: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def read_readme_findings() -> list[Finding]:
+def read_readme_findings() -> list[tuple[str, str]]:
     """Return the two lines of README that tell what was found and which method to use.
 
     Each is (head, text): the bold words at its beginning and the rest, without
     backticks. The index of pages shows them, so that they are written in README
     alone."""
-    lines = (paths.ROOT / "README.md").read_text()
-    pairs = re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", lines, re.M)
-    return [Finding(head, text.replace("`", "")) for head, text in pairs]
+    text = (paths.ROOT / "README.md").read_text().replace("`", "")
+    return re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", text, re.M)
 
 
 def make_paper_card(paper: str) -> PaperCard | None:
@@ -123,20 +113,25 @@ def make_paper_card(paper: str) -> PaperCard | None:
 
     paper: name of the paper's folder, such as "bermo"."""
     page = f"{list_papers_by_name()[paper].prefix}_01_summary"
-    if not notebook.find_notebook_path(page).exists():
+    path = notebook.find_notebook_path(page)
+    if not path.exists():
         return None
-    idea = notebook.read_cell_sources_by_tag(notebook.find_notebook_path(page))[
-        "title"
-    ].partition("**Idea.**")[2]
+    title_cell = notebook.read_cell_sources_by_tag(path)["title"]
+    idea = title_cell.partition("**Idea.**")[2].strip()
+    central = judging.list_central_claim_ids(paper)
+    # A comparison that several claims share counts once, and one on a single task not at
+    # all if its mean over tasks does.
     rows = [
         row
         for row in judging.read_verdicts_csv()
-        if is_row_of_central_claim(row, paper)
+        if row["claim"] in central
+        and row["profile"] == judging.SCALE
+        and not (row["same_as"] or row["beside"])
     ]
     return {
-        "title": find_paper_title(paper),
+        "title": lists.PAPERS[paper],
         "href": f"{page}.html",
-        "idea": idea.strip().partition(". ")[0] + ".",
+        "idea": idea.partition(". ")[0] + ".",
         "words": format_verdict_word_counts(row["word"] for row in rows),
         "bars": [
             compute_effect_bar_positions(row)
@@ -147,20 +142,6 @@ def make_paper_card(paper: str) -> PaperCard | None:
 
 
 BARS = 4  # Largest number of comparisons on a paper's card.
-
-
-def is_row_of_central_claim(verdict_row: Mapping[str, str], paper: str) -> bool:
-    """Return whether a comparison counts in the totals on a paper's central claims.
-
-    It must test a central claim of this paper at the profile mini (size of the
-    experiments). A comparison that several claims share counts for one of them alone.
-    A comparison on a single task does not count if its mean over tasks does.
-
-    verdict_row: a row of `verdicts.csv`, which is a measured comparison."""
-    claim = lists.read_claims()[verdict_row["claim"]]
-    is_central = claim["paper"] == paper and claim["role"] == "central"
-    is_twice = verdict_row["same_as"] or verdict_row["beside"]
-    return is_central and verdict_row["profile"] == judging.SCALE and not is_twice
 
 
 def compute_expected_effect_minus_no_effect(verdict_row: Mapping[str, str]) -> float:
@@ -191,17 +172,17 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
     verdict_row: a row of `verdicts.csv` with an interval and an expected effect that is
     not 0."""
 
-    def compute_position_percent(effect_column: str) -> float:
-        share = (
-            float(verdict_row[effect_column]) - float(verdict_row["no_effect"])
-        ) / compute_expected_effect_minus_no_effect(verdict_row)
-        return round(50 + 25 * min(2, max(-2, share)), 1)
-
-    ends = sorted([compute_position_percent("low"), compute_position_percent("high")])
+    no_effect = float(verdict_row["no_effect"])
+    expected = compute_expected_effect_minus_no_effect(verdict_row)
+    positions = []
+    for column in ("low", "estimate", "high"):
+        share = (float(verdict_row[column]) - no_effect) / expected
+        positions.append(round(50 + 25 * min(2, max(-2, share)), 1))
+    low, mean, high = positions
     label = lists.find_comparison_description(
         verdict_row["claim"], verdict_row["cell"]
     )["short"]
-    sign = "" if float(verdict_row["no_effect"]) else "+"
+    sign = "" if no_effect else "+"
     goal = format(
         float(verdict_row["printed"] or verdict_row["interest"]), f"{sign}.3g"
     )
@@ -214,9 +195,9 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
         else goal.replace("-", "−"),
         "is_printed": bool(verdict_row["printed"]),
         "word": verdict_row["word"],
-        "low": ends[0],
-        "width": round(ends[1] - ends[0], 1),
-        "mean": compute_position_percent("estimate"),
+        "low": min(low, high),
+        "width": round(abs(high - low), 1),
+        "mean": mean,
     }
 
 
@@ -233,6 +214,8 @@ def tabulate_pages_of_paper(paper: str) -> pd.DataFrame:
     import pandas as pd
 
     lines = []
+    central = judging.list_central_claim_ids()
+    claims = lists.read_claims()
     for path in notebook.find_notebooks([f"{paper}/"]):
         name = notebook.make_notebook_id(path)
         if find_paper_name_of_notebook(name) != paper or name.endswith("_01_summary"):
@@ -244,9 +227,9 @@ def tabulate_pages_of_paper(paper: str) -> pd.DataFrame:
             if r["claim"] in ids
             and r["low"]
             and r["family"]
-            and is_claim_answering_notebook_question(r["claim"], name)
+            and (r["claim"] in central or claims[r["claim"]]["artefact"] == name)
         ]
-        rows.sort(key=lambda r: lists.read_claims()[r["claim"]]["role"] != "central")
+        rows.sort(key=lambda r: r["claim"] not in central)
         answer = (
             f"{rows[0]['sentence']}: {rows[0]['shown']}: {rows[0]['word']}"
             if rows
@@ -261,15 +244,6 @@ def tabulate_pages_of_paper(paper: str) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(lines).set_index("name")
-
-
-def is_claim_answering_notebook_question(claim_id: str, notebook_id: str) -> bool:
-    """Return whether a claim's result may answer a notebook's question in an overview.
-
-    The overview is that of `tabulate_pages_of_paper`. A central claim of the paper may
-    stand there, and so may a lesser claim that only this notebook tests."""
-    line = lists.read_claims()[claim_id]
-    return line["role"] == "central" or line["artefact"] == notebook_id
 
 
 def read_notebook_question(notebook_path: Path) -> str:
@@ -298,10 +272,9 @@ def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
     lines = ["| page | asks | first answer |", "|---|---|---|"]
     for name, line in pages_table.iterrows():
         file_name = notebook.find_notebook_path(str(name)).name
-        cells = [f"[{line['page']}]({file_name})", line["asks"], line["answer"]]
-        lines.append(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-        )
+        cells = f"[{line['page']}]({file_name})", line["asks"], line["answer"]
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines)
 
 

@@ -35,8 +35,6 @@ BLUE, VERMILION, GREEN, SKY, BLACK = (
 )
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
-CENTRE: dict[str, Any] = {"color": "grey", "ha": "center", "va": "center"}
-
 # Styles of lines: NEW for what a paper proposes, OLD for its baseline, PRINT for the
 # numbers that it prints, THIRD and REST for further models. LOOKS below is {name of a
 # model or stage in a legend: its style}.
@@ -376,9 +374,7 @@ def draw_forest_plot(forest_data: pd.DataFrame, axis_label: str = "") -> Figure:
     axis_label: what is subtracted from what, and the unit in brackets."""
     forest_data = forest_data.astype(dict.fromkeys(FOREST[2:9], float))
     names, place = shorten_row_names(forest_data["at"])
-    title = format_forest_plot_title(
-        forest_data.replace({"at": names}), axis_label, place
-    )
+    title = format_forest_plot_title(forest_data, axis_label)
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
     )
@@ -428,7 +424,6 @@ def draw_forest_rows(axis: Axes, forest_data: pd.DataFrame) -> None:
     forest_data: a frame with the columns of `make_forest_plot_data`."""
     order = list(forest_data["at"].unique())
     sources = list(forest_data["source"].unique())
-    colours = dict(zip(sources, (BLUE, GREEN, VERMILION, GREY), strict=False))
     axis.axvline(0, color=INK, lw=0.8)
     sure = forest_data.dropna(subset="low")
     ends = (sure if len(sure) else forest_data)[
@@ -470,7 +465,8 @@ def draw_forest_rows(axis: Axes, forest_data: pd.DataFrame) -> None:
             axis.plot(
                 row.interest, y, marker="|", ms=11, mew=1.6, label=INTEREST, **mark
             )
-        y += 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
+        place = sources.index(row.source)
+        y += 0.2 * (place - (len(sources) - 1) / 2)
         if few and not low < row.mean < high:
             word += f", {row.mean:+.1f}".replace("-", MINUS)
             edge, point = (low, "<") if row.mean < low else (high, ">")
@@ -483,7 +479,7 @@ def draw_forest_rows(axis: Axes, forest_data: pd.DataFrame) -> None:
                 fmt="o",
                 ms=5,
                 lw=1.8,
-                color=GREY if few else colours[row.source],
+                color=GREY if few else (BLUE, GREEN, VERMILION, GREY)[place],
                 label=f"{row.source}, fewer than {SEEDS} seeds" if few else row.source,
             )
         if word:
@@ -514,9 +510,7 @@ def shorten_row_names(row_names: pd.Series) -> ShortNames:
     return ShortNames(short, f" on {ends.pop()}")
 
 
-def format_forest_plot_title(
-    forest_data: pd.DataFrame, axis_label: str, common_row_name_end: str = ""
-) -> str:
+def format_forest_plot_title(forest_data: pd.DataFrame, axis_label: str) -> str:
     """Return the title of a forest plot: a sentence with its largest difference.
 
     The title names the row with the largest difference whose interval excludes 0, and
@@ -526,21 +520,21 @@ def format_forest_plot_title(
     range of the differences.
 
     forest_data: a frame with the columns of `make_forest_plot_data`.
-    axis_label: what is subtracted from what, and the unit in brackets.
-    common_row_name_end: what all rows have in common, such as " on SST-2"."""
+    axis_label: what is subtracted from what, and the unit in brackets."""
+    names, common_end = shorten_row_names(forest_data["at"])
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label = axis_label[:1].upper() + axis_label[1:]
     sure = forest_data.dropna(subset="low")
     if not len(sure):
-        return (
-            f"{axis_label}{common_row_name_end}: {describe_range_of_means(forest_data)}"
-        )
+        return f"{axis_label}{common_end}: {describe_range_of_means(forest_data)}"
     words = bool(forest_data["word"].any())
     if words and len(sure) > 1:
         return format_verdict_counts_title(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
     if len(sure) > 1 and not is_apart.any():
-        text = f"{axis_label}{common_row_name_end}: no difference shown in {len(sure)} comparisons"
+        text = (
+            f"{axis_label}{common_end}: no difference shown in {len(sure)} comparisons"
+        )
         return text + describe_printed_values_outside_intervals(sure)
     order = sure.assign(is_apart=is_apart, size=sure["mean"].abs())
     order = order.sort_values(["is_apart", "size"], ascending=False, kind="stable")
@@ -550,7 +544,9 @@ def format_forest_plot_title(
     start *= bool(is_named) or len(order) > 1 or not words
     source = f" ({row.source})" * (forest_data["source"].nunique() > 1)
     ends = f"{row.mean:+.1f} [{row.low:.1f}, {row.high:.1f}]".replace("-", MINUS)
-    text = f"{start}{row.at}{source}: {ends.replace(' ', FIXED)} points{common_row_name_end}"
+    text = (
+        f"{start}{names[row.at]}{source}: {ends.replace(' ', FIXED)} points{common_end}"
+    )
     if len(order) > 1:
         return (
             text

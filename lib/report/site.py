@@ -207,9 +207,7 @@ class Report:
         later. Summaries of papers are first in `recorded`, because together these
         summaries test all central claims."""
         now = [b for b in self.builders if not (b.unfinished_specs or b.failure_reason)]
-        now.sort(
-            key=lambda b: not notebook.make_notebook_id(b.path).endswith("_01_summary")
-        )
+        now.sort(key=lambda b: not b.notebook_id.endswith("_01_summary"))
         methods = [b for b in now if notebook.is_method_explanation_notebook(b.path)]
         return PagesReadyToRender([b for b in now if b not in methods], methods)
 
@@ -222,7 +220,7 @@ class Report:
         recorded, methods = self.list_pages_ready_to_render()
         if not recorded:
             return ""
-        names = ", ".join(notebook.make_notebook_id(b.path) for b in recorded[:3])
+        names = ", ".join(b.notebook_id for b in recorded[:3])
         more = f", then {len(methods)} pages of the methods" * bool(methods)
         later = "; the others follow as their runs come"
         return f"first {len(recorded)} pages that wait for no run ({names}, ...){more}{later}"
@@ -251,7 +249,7 @@ class Report:
         open the pages."""
         for builder in self.builders:
             for line in (builder.page_summary or {}).get("answer", ())[:1]:
-                yield f"  {notebook.make_notebook_id(builder.path)}: {line}"
+                yield f"  {builder.notebook_id}: {line}"
 
     def close(self) -> None:
         """Write the index of pages for the last time, at the end of a command.
@@ -271,13 +269,11 @@ class Report:
         made from has changed. The index of pages is written anew after each page."""
         todo = []
         for builder in builders:
-            digest, before = (
-                digest_page_inputs(builder, self.store),
-                builder.last_tried_digest,
-            )
-            builder.last_tried_digest = digest
-            if before != digest and not is_page_up_to_date(builder, digest):
+            digest = digest_page_inputs(builder, self.store)
+            is_tried = digest == builder.last_tried_digest
+            if not is_tried and not is_page_up_to_date(builder, digest):
                 todo.append((builder, digest))
+            builder.last_tried_digest = digest
         for (builder, *_), future in executor.iterate_completed_calls(
             render_page, todo
         ):
@@ -290,8 +286,7 @@ class Report:
                 builder.record_failure_and_delete_html(
                     killed if is_killed else format_error_in_one_line(error)
                 )
-                name = notebook.make_notebook_id(builder.path)
-                line = f"failed   {name}: {builder.failure_reason}"
+                line = f"failed   {builder.notebook_id}: {builder.failure_reason}"
             else:
                 builder.failure_reason = ""
                 page_path = paths.format_project_path(builder.html_path)
@@ -362,12 +357,11 @@ def write_page_index_of_profile(
         shown = make_index_entry(
             builder, profile, is_command_running and builder in builders
         )
+        heading = "Experiments"
         if not builder.changes_to_notebook:
             write_placeholder_page(builder, profile, shown["title"])
-        place = front.find_index_heading_of_page(
-            notebook.make_notebook_id(builder.path)
-        )
-        sections["Experiments" if builder.changes_to_notebook else place].append(shown)
+            heading = front.find_index_heading_of_page(shown["name"])
+        sections[heading].append(shown)
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(
         profile=profile,
         sections=sections,
@@ -416,7 +410,7 @@ def make_index_entry(
 
     profile: size of the experiments, such as "mini".
     is_command_running: whether a command that makes the page is running."""
-    name = notebook.make_notebook_id(builder.path)
+    name = builder.notebook_id
     page = builder.html_path if builder.html_path.exists() else builder.folder
     scope = grids.find_profile_of_parameters(
         {"profile": profile} | builder.parameter_values

@@ -9,7 +9,6 @@ import html
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import nan
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -277,10 +276,9 @@ class Runs:
         for source, frame, scale in self.result_frames_with_source:
             columns_by_task = grids.select_score_columns_by_task(scale, printed_columns)
             for value, rows in frame.groupby(group_columns, sort=False):
-                e = self.estimate_difference(
+                if e := self.estimate_difference(
                     rows, model_name, baseline, columns_by_task, scale
-                )
-                if e:
+                ):
                     estimates[source, value] = e
         return estimates
 
@@ -387,7 +385,7 @@ class Runs:
         Estimate has the mean difference in points over pairs of equal seed, and its
         95 % interval. Models of all widths are compared with the one baseline.
 
-        baseline: one of `model_names`, such as "Prune, 3/12".
+        baseline: a name of `split_frame_by_model`, such as "Prune, 3/12".
         printed_columns: metrics that the paper's table prints. A task is scored by the
         mean of its metrics there, at mini and base by the first of them; if it has none
         there, by its first metric."""
@@ -403,18 +401,6 @@ class Runs:
                     ):
                         estimates[source, f"{name}, {task}"] = e
         return estimates
-
-    @property
-    def model_names(self) -> list[ModelName]:
-        """Return the names of all models with a finished run, for a list of choices.
-
-        A name includes the share of kept attention heads, where the experiments have it
-        as a label, as in "Ghost, 3/12"."""
-        parts = [
-            split_frame_by_model(compare.select_rows_with_runs(frame))
-            for _, frame, _ in self.result_frames_with_source
-        ]
-        return list(dict.fromkeys(chain(*parts)))
 
     def estimate_differences_to_other_models(
         self, model_name: ModelName, printed_columns: Sequence[MetricColumn] = ()
@@ -435,11 +421,9 @@ class Runs:
         models = [frame["model"] for _, frame, _ in self.result_frames_with_source]
         by = [label for label in ("m", "task") if label in self.current]
         for rival in pd.concat(models).unique():
-            gaps = (
-                self.estimate_differences(model_name, rival, by, printed_columns)
-                if rival != model_name
-                else {}
-            )
+            if rival == model_name:
+                continue
+            gaps = self.estimate_differences(model_name, rival, by, printed_columns)
             for (source, (*m, task)), gap in gaps.items():
                 place = ", ".join(
                     [rival, *(format_kept_head_fraction({"m": k}) for k in m), task]
@@ -668,10 +652,8 @@ def tabulate_finished_and_missing_seeds(result_frame: pd.DataFrame) -> pd.DataFr
 
     result_frame: results of experiments, as `collect_results` returns them."""
     metrics = {name for run in result_frame["run"].dropna() for name in run.metrics}
-    labels = [
-        name for name in result_frame if name not in HIDDEN and name not in metrics
-    ]
-    table = result_frame[labels].astype(object).fillna("")
+    table = result_frame.drop(columns=[*HIDDEN, *metrics], errors="ignore")
+    table = table.astype(object).fillna("")
     table.insert(0, "run", [spec.step for spec in result_frame["spec"]])
     seeds = [
         "once" if spec.seed is None else str(spec.seed) for spec in result_frame["spec"]

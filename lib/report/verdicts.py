@@ -4,7 +4,6 @@ They are words with a symbol, sentences for the answer below a page's title, and
 of its JSON file. A comparison of models has one of five outcomes, called its word, such
 as "agrees" (`lib.claims.words`)."""
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -41,16 +40,6 @@ def add_symbol_to_verdict_word(verdict_word: str) -> str:
     return f"{(WORDS | CHECKS)[verdict_word][0]} {verdict_word}"
 
 
-def make_css_class_of_word(verdict_word: str) -> str:
-    """Return the CSS class of an outcome, such as "no-such-effect-here".
-
-    Pages use it to colour the outcome.
-
-    verdict_word: outcome of a comparison with a paper, such as "no such effect
-    here"."""
-    return re.sub(r"\W", "-", verdict_word)
-
-
 # Headings of the index of pages, in order. The first has the pages that belong to no
 # paper, the last those with changed code, parameters or data.
 HEADINGS = ("The workbook", *lists.PAPERS.values(), "Experiments")
@@ -60,7 +49,6 @@ ENVIRONMENT = jinja2.Environment(
 # pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
 ENVIRONMENT.globals |= {
     "mark": add_symbol_to_verdict_word,
-    "slug": make_css_class_of_word,
     "words": WORDS,
     "reading": READING,
     "headings": HEADINGS,
@@ -113,23 +101,22 @@ def format_result_sentence(result: Result) -> str:
     number alone, and without any estimate it says why nothing was measured.
 
     result: a comparison that tests a claim of a paper."""
-    if result.unmeasured_reason and not result.estimate:
-        return f"{result.sentence}: not measured ({result.unmeasured_reason})."
-    seeds = "" if result.counts else f" {result.unit}{result.seed_count_in_brackets}"
     printed = ""
     if result.printed is not None:
         printed = f", printed {format_effect_printed_in_paper(result)}"
     elif result.verdict_word == NO_EFFECT and result.smallest_effect_of_interest:
         printed = f", of interest from {result.format_number(result.smallest_effect_of_interest)}"
+    if result.unmeasured_reason:
+        if not result.estimate:
+            return f"{result.sentence}: not measured ({result.unmeasured_reason})."
+        number = f"{result.format_number(result.estimate.mean)} {result.unit}"
+        return (
+            f"{result.sentence}: {number} ({result.seed_count_text}){printed}; "
+            f"a verdict needs {SEEDS} seeds."
+        )
+    seeds = "" if result.counts else f" {result.unit}{result.seed_count_in_brackets}"
     measured = f"{result.measured_effect_text}{seeds}{printed}"
     measured += result.remarks_in_brackets
-    if result.unmeasured_reason:
-        assert result.estimate is not None
-        number = f"{result.format_number(result.estimate.mean)} {result.unit}"
-        needs = f"a verdict needs {SEEDS} seeds"
-        return (
-            f"{result.sentence}: {number} ({result.seed_count_text}){printed}; {needs}."
-        )
     return f"{result.sentence}: {measured}: {result.verdict_text}."
 
 
@@ -188,7 +175,6 @@ def list_main_result_sentences(
             return [*part[: MOST - 1], f"{len(rest)} more below: {counts}."]
         if part:
             return part[:MOST]
-    lesser = format_sentences(r for r in measured if not r.counts)
     lines = []
     if cells:
         reasons = dict.fromkeys(r.unmeasured_reason or "–" for r in leading or cells)
@@ -196,7 +182,7 @@ def list_main_result_sentences(
         lines = [
             f"No {'central ' * bool(measured)}comparison of this page is measured at "
             f"{claim_test_profile}: {why}.",
-            *lesser[:1],
+            *format_sentences(r for r in measured if not r.counts)[:1],
         ]
     sums = [v.verdict_word for v in verdicts if v.verdict_word]
     if sums:

@@ -1,7 +1,16 @@
 // Draw a figure of the live page: only the traces that fit the choices beside it.
 function live(figure) {
   const texts = [...figure.querySelectorAll("[type='application/json']")].map(part => part.textContent)
-  const [{data, layout}, {changes, row, links}] = texts.map(text => JSON.parse(text))
+  const [{data, layout: options}, {changes, row, links}] = texts.map(text => JSON.parse(text))
+  // What all figures and their axes have, in greys that show on white and on black.
+  const [clear, faint, grey] = [0, 0.3, 0.9].map(strength => `rgba(128, 128, 128, ${strength})`)
+  const layout = {
+    margin: {l: 60, r: 16, t: 16, b: 60}, paper_bgcolor: clear, plot_bgcolor: clear, height: 600, hoverlabel: {align: "left"},
+    legend: {orientation: "h", xref: "container", yref: "container", x: 0, y: 0, entrywidth: 100, font: {size: 10}},
+    ...options,
+  }
+  for (const name of ["xaxis", "yaxis"].filter(name => name in options))
+    layout[name] = {title: {text: ""}, gridcolor: faint, zerolinecolor: grey, automargin: true, ...options[name]}
   const [status, plot, more] = [".shown", ".plot", ".more"].map(name => figure.querySelector(name))
   const lists = [...figure.querySelectorAll("select")]
 
