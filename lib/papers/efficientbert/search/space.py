@@ -205,8 +205,8 @@ class Space:
         some formulas W2 gets the right number of channels only at some inner widths.
 
         candidate_layer: a layer with a formula and a size."""
-        return _is_valid_at_layer_sizes(
-            candidate_layer.formula,
+        return is_valid_formula(
+            candidate_layer.formula_tree,
             self.start.hidden,
             self.start.count_inner_channels(candidate_layer),
             self.start.mismatch,
@@ -417,7 +417,7 @@ class Space:
         order of operands of add, mul and max does not matter. Formulas that are equal
         by other laws, such as (a + b) + c and a + (b + c), have different texts."""
         return " | ".join(
-            f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
+            f"{sort_commutative_operands(l.formula_tree)} {l.stack}_{l.q}"
             for l in net.layers
         )
 
@@ -454,22 +454,6 @@ def _make_uniform_generator(
     One number from Python's generator is ten times as fast as one from numpy's, and a
     search draws millions."""
     return random.Random(int(rng.integers(1 << 62))).random
-
-
-@lru_cache(maxsize=4096)
-def _is_valid_at_layer_sizes(
-    formula: str,
-    hidden_size: int,
-    inner_size: int,
-    size_mismatch_rule: Literal["truncate", "pad"],
-) -> bool:
-    tree = language.parse_feed_forward_formula(formula)
-    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch_rule)
-
-
-@lru_cache(maxsize=4096)
-def _sort_commutative_operands(formula: str) -> str:
-    return str(sort_commutative_operands(language.parse_feed_forward_formula(formula)))
 
 
 @lru_cache(maxsize=65536)
