@@ -205,8 +205,7 @@ def show_student_teacher_distances(
         means = part.groupby("model", sort=False)["distance"].mean()
         sns.stripplot(part, x="distance", y="model", ax=axis, alpha=0.55, jitter=False)
         axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2)
-        mark: dict[str, Any] = {"color": plot.INK, "mew": 2, "ls": "none"}
-        axis.plot([], [], "|", ms=10, label="mean of the heads", **mark)
+        axis.plot([], [], "|", ms=10, color=plot.INK, mew=2, label="mean of the heads")
         axis.plot(
             [],
             [],
