@@ -174,7 +174,9 @@ def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
     first, more = (
         last.inputs["start"],
-        nas.augmentation_spec_or_none("paper", "STS-B", True),
+        grids.augmented_rows_spec(
+            "paper", "STS-B", nas.make_pruning_data_descriptor("paper", "STS-B")
+        ),
     )
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
     assert first.inputs["start"].args["name"] == f"2nd_General_TinyBERT_{size}"
