@@ -92,7 +92,6 @@ class Net:
     layers: tuple[Layer, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
             inner = self.count_inner_channels(layer)
             if inner < 1:

@@ -70,8 +70,8 @@ def make_grammar_json(stage: SearchStage) -> Json:
     """Return the rules for formulas and sizes of FFNs in a stage of the search.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
-    rules are plain JSON: {"operations", "stacks" (numbers k of stacked FFNs), "ratios"
-    (divisors q of their inner width): lists of what is allowed, "heights": least and
+    rules are {"operations", "stacks" (numbers k of stacked FFNs), "ratios" (divisors q
+    of their inner width): tuples of what is allowed, "heights": least and
     most height of a formula's tree, "nodes": most symbols of a formula, "depth": most
     depth of a random subtree, "tries": random changes before a formula stays as it is}.
     They are part of the identity of a search, so that a search under other rules counts
@@ -79,9 +79,15 @@ def make_grammar_json(stage: SearchStage) -> Json:
 
     stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
     "single" (as stage 1, in one search)."""
-    rules = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
-    rules = {name: list(values) for name, values in rules.items()}
-    return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
+    return {
+        "operations": TABLE_1,
+        "stacks": STACKS,
+        "ratios": QS,
+        "heights": HEIGHTS,
+        "nodes": NODES,
+        "depth": DEPTH,
+        "tries": TRIES.get(stage, 0),
+    }
 
 
 def find_index_of_layer_size(layer: Layer) -> SizeIndex:
@@ -389,15 +395,6 @@ class Space:
         layers[layer_index] = new_layer
         return replace(net, layers=tuple(layers))
 
-    def convert_layers_to_json(self, net: Net) -> list[FormulaFfnCountAndWidthDivisor]:
-        """Return the layers of a network as [[formula, k, q], ...].
-
-        A search writes them to its history file. A layer has k stacked feed-forward
-        networks with 1/q of the full inner width, and their formula is text such as "W2
-        gelu(W1 x)". Widths and heads are left out, as all networks of a search share
-        them."""
-        return net.to_json()["layers"]
-
     def convert_json_layers_to_net(
         self, layers_json: list[FormulaFfnCountAndWidthDivisor]
     ) -> Net:
@@ -405,8 +402,8 @@ class Space:
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
         width, with a formula such as "W2 gelu(W1 x)". The history file of a search has
-        layers in this form (`convert_layers_to_json`). Widths and heads are those of
-        the network from which the search starts."""
+        layers in this form, that of `Net.to_json`. Widths and heads are those of the
+        network from which the search starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
     def make_deduplication_key(self, net: Net) -> str:
