@@ -212,16 +212,18 @@ def scale_network_to_profile(network_name_or_formula: str, profile: ProfileName)
     sizes = SIZES.get(profile)
     if sizes is None:
         return net
-    teacher = find_encoder_shape(profile).layers
+    encoder = find_encoder_shape(profile)
+    teacher = encoder.layers
     most = max(1, LAYERS[profile] * len(net.layers) // 6)
     depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
-    heads = net.heads * find_encoder_shape(profile).heads // HEADS
+    heads = net.heads * encoder.heads // HEADS
     hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
     hidden = heads * round(hidden / heads)
     width = hidden * net.width // net.hidden
     # EfficientBERT++ has each layer of EfficientBERT twice, at any depth.
     repeats = max(1, len(net.layers) // 6)
-    repeats = repeats if depth % repeats == 0 else 1
+    if depth % repeats:
+        repeats = 1
     pattern, count = net.layers[::repeats], depth // repeats
     layers = tuple(pattern[i // repeats * len(pattern) // count] for i in range(depth))
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
@@ -274,8 +276,8 @@ WIKI = ", Wiki"
 
 def make_corpus_descriptor(
     profile: ProfileName,
-    document_count: int | ProfileDefault = None,
     corpus_name: CorpusName = TEXT,
+    document_count: int | ProfileDefault = None,
 ) -> CorpusDescriptor:
     """Return the dict that says which text a pre-training reads.
 
@@ -285,8 +287,8 @@ def make_corpus_descriptor(
     it is {"sentences": count, "seed": 1}.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    document_count: number of documents; None takes the profile's.
-    corpus_name: "wikipedia+books" or "wikipedia"."""
+    corpus_name: "wikipedia+books" or "wikipedia".
+    document_count: number of documents; None takes the profile's."""
     document_count = document_count or DOCUMENTS.get(profile)
     return (
         {"sentences": document_count, "seed": 1}
@@ -303,7 +305,7 @@ def make_short_corpus_descriptor(profile: ProfileName) -> CorpusDescriptor:
     profiles below "paper", whose candidates read no text.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
+    return make_corpus_descriptor(profile, ENCYCLOPEDIA, BRIEF[profile])
 
 
 @cache_results_while_enabled
@@ -352,7 +354,7 @@ def pretrained_supernet_spec(
 
     profile: size of the experiment, "toy", "mini" or "paper".
     corpus_name: "wikipedia+books" or "wikipedia"."""
-    read = make_corpus_descriptor(profile, corpus_name=corpus_name)
+    read = make_corpus_descriptor(profile, corpus_name)
     return pretraining_spec(
         profile, scale_network_to_profile("Supernet", profile), corpus=read
     )
@@ -403,7 +405,7 @@ def pretrained_network_spec(
             profile,
             net,
             start,
-            make_corpus_descriptor(profile, corpus_name=corpus_name),
+            make_corpus_descriptor(profile, corpus_name),
         )
     if not paper:
         return pretraining_spec(profile, net)
@@ -411,7 +413,7 @@ def pretrained_network_spec(
     return pretraining_spec(
         "paper",
         net,
-        corpus=make_corpus_descriptor("paper", corpus_name=ENCYCLOPEDIA),
+        corpus=make_corpus_descriptor("paper", ENCYCLOPEDIA),
         train=train,
     )
 

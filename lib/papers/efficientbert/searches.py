@@ -155,11 +155,9 @@ def search_stage_spec(
     how = (method, factor_on_candidate_count)
     args: Json = {
         "space": make_search_space(profile, stage),
-        "search": make_search_settings(
-            profile, stage, method, factor_on_candidate_count
-        ),
+        "search": make_search_settings(profile, stage, *how),
+        "numerics": find_profile_settings(profile).numerics,
     }
-    args["numerics"] = find_profile_settings(profile).numerics
     stages: dict[SearchStage, SearchStage] = {"stage2": "stage1", "stage3": "stage2"}
     before = stages.get(stage)
     if before:
