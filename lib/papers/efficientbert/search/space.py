@@ -162,28 +162,6 @@ class Space:
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def ffn_parameter_counts_by_size(self) -> list[int]:
-        """Return the parameters of a layer's feed-forward networks by their size.
-
-        A size is (k, q): k stacked networks with 1/q of the full inner width. The list
-        has the numbers of parameters for all 16 sizes (k and q from 1 to 4), ordered by
-        k, then by q. LayerNorms are included."""
-        d = self.start.hidden
-        inner = self.start.count_inner_channels
-        return [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
-
-    @cached_property
-    def parameter_count_without_ffns(self) -> int:
-        """Return the parameters of a network outside its feed-forward networks.
-
-        Their number is the same for all networks of this space. Only the feed-forward
-        networks then have to be counted for each."""
-        return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameter_counts_by_size[find_index_of_layer_size(l)]
-            for l in self.start.layers
-        )
-
-    @cached_property
     def allowed_size_indices_by_layer(self) -> Sequence[Sequence[SizeIndex]]:
         """Return for each layer the indices (0 to 15) of the sizes that it may have.
 
@@ -227,14 +205,19 @@ class Space:
         A layer's size is its number of feed-forward networks and their width. Only
         networks with `low` to `high` parameters count. A draw has an index for each
         layer, into the list of its sizes in `allowed_size_indices_by_layer`."""
+        d = self.start.hidden
+        inner = self.start.count_inner_channels
+        counts = [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
         costs = [
-            [self.ffn_parameter_counts_by_size[i] for i in layer_choices]
-            for layer_choices in self.allowed_size_indices_by_layer
+            [counts[i] for i in indices]
+            for indices in self.allowed_size_indices_by_layer
         ]
+        # Outside of the feed-forward networks all networks have as many parameters.
+        others = self.count_net_parameters(self.start) - sum(
+            counts[find_index_of_layer_size(l)] for l in self.start.layers
+        )
         return LayerOptionCombinations(
-            costs,
-            self.low - self.parameter_count_without_ffns,
-            (self.high or ENDLESS) - self.parameter_count_without_ffns,
+            costs, self.low - others, (self.high or ENDLESS) - others
         )
 
     def is_within_parameter_bounds(self, net: Net) -> bool:
