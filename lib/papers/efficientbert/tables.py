@@ -185,9 +185,7 @@ def show_student_teacher_distances(
                 for _, arrays, n in made
                 for one in measure_distances(arrays, n, name)
             ]
-            lines += [
-                {"source": source, "model": name, "distance": part} for part in parts
-            ]
+            lines += [(source, name, part) for part in parts]
             for key, title in title_by_metric.items():
                 mean = average_metric_over_runs(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"

@@ -113,14 +113,11 @@ class Net:
         }
 
 
-def from_json(net_json: Json | Net) -> Net:
+def from_json(net_json: Json) -> Net:
     """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
 
-    A Net is returned as it is, so that callers may pass JSON or a Net. Raises
-    FormulaError for an invalid formula of a feed-forward network, and Refused where a
-    layer has no inner channel."""
-    if isinstance(net_json, Net):
-        return net_json
+    Raises FormulaError for an invalid formula of a feed-forward network, and Refused
+    where a layer has no inner channel."""
     return Net(
         **net_json | {"layers": tuple(Layer(*layer) for layer in net_json["layers"])}
     )

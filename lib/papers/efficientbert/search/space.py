@@ -268,20 +268,15 @@ class Space:
         distribution, because the number does not depend on formulas. In stage 3 its
         code draws a layer's size in `start` twice as often as another; here all are
         equally likely, as the paper says."""
-        ids = [find_index_of_layer_size(l) for l in self.start.layers]
+        layers = list(self.start.layers)
         if "ids" in self.searched_layer_properties:
-            ids = [
-                layer_choices[i]
-                for layer_choices, i in zip(
-                    self.allowed_size_indices_by_layer,
-                    self.layer_size_combinations_within_parameter_bounds.sample_option_indices(
-                        rng
-                    ),
-                    strict=True,
-                )
+            allowed = self.allowed_size_indices_by_layer
+            combinations = self.layer_size_combinations_within_parameter_bounds
+            drawn = combinations.sample_option_indices(rng)
+            layers = [
+                _make_layer_once(l.formula, *IDS[indices[i]])
+                for l, indices, i in zip(layers, allowed, drawn, strict=True)
             ]
-        chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
-        layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched_layer_properties:
             dice = _make_uniform_generator(rng)
             both = self.stage == "stage2"
@@ -331,21 +326,13 @@ class Space:
         should change and no other size is possible, the result is a new random network.
 
         net: a network of this space."""
-        if (
-            self.searched_layer_properties[
-                int(rng.integers(len(self.searched_layer_properties)))
-            ]
-            == "formula"
-        ):
+        searched = self.searched_layer_properties
+        if searched[int(rng.integers(len(searched)))] == "formula":
             i = int(rng.integers(len(net.layers)))
+            layer = net.layers[i]
             dice = _make_uniform_generator(rng)
-            return self._replace_layer(
-                net,
-                i,
-                self._make_layer_with_mutated_formula(
-                    net.layers[i], net.layers[i].formula, dice
-                ),
-            )
+            changed = self._make_layer_with_mutated_formula(layer, layer.formula, dice)
+            return self._replace_layer(net, i, changed)
         near = self._list_size_changes_of_one_layer(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
@@ -469,5 +456,6 @@ def from_json(space_json: SpaceDescriptor) -> Space:
 
     A Space is the set of networks that an architecture search may evaluate. The entry
     "grammar", the rules for formulas of feed-forward networks, is not read."""
-    fields = {name: value for name, value in space_json.items() if name != "grammar"}
-    return Space(**fields | {"start": read_net(space_json["start"])})
+    fields = space_json | {"start": read_net(space_json["start"])}
+    del fields["grammar"]
+    return Space(**fields)
