@@ -22,6 +22,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning import tables as nas_tables
 from lib.report.tables import Runs
 from lib.stats import measures
+from lib.stats.cost import count_kept_indices_by_layer
 
 NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 
@@ -315,7 +316,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
         (op,) = told[nas.format_pruned_model_label(ratio, "Random")]["surgery"]
-        widths = gated.count_kept_indices_by_layer(
+        widths = count_kept_indices_by_layer(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
         share = gated.flops(
