@@ -70,8 +70,8 @@ def make_grammar_json(stage: SearchStage) -> Json:
     """Return the rules for formulas and sizes of FFNs in a stage of the search.
 
     The formula of a feed-forward network (FFN) is text such as "W2 gelu(W1 x)". The
-    rules are {"operations", "stacks" (numbers k of stacked FFNs), "ratios" (divisors q
-    of their inner width): tuples of what is allowed, "heights": least and
+    rules are plain JSON: {"operations", "stacks" (numbers k of stacked FFNs), "ratios"
+    (divisors q of their inner width): lists of what is allowed, "heights": least and
     most height of a formula's tree, "nodes": most symbols of a formula, "depth": most
     depth of a random subtree, "tries": random changes before a formula stays as it is}.
     They are part of the identity of a search, so that a search under other rules counts
@@ -80,10 +80,10 @@ def make_grammar_json(stage: SearchStage) -> Json:
     stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
     "single" (as stage 1, in one search)."""
     return {
-        "operations": TABLE_1,
-        "stacks": STACKS,
-        "ratios": QS,
-        "heights": HEIGHTS,
+        "operations": list(TABLE_1),
+        "stacks": list(STACKS),
+        "ratios": list(QS),
+        "heights": list(HEIGHTS),
         "nodes": NODES,
         "depth": DEPTH,
         "tries": TRIES.get(stage, 0),
