@@ -193,11 +193,15 @@ def show_test_score_table(
     published_table_name: name of the file with the printed table, without suffix.
     model_labels: names of a whole model and of a pruned one.
     runs, search_runs: results of the models, and of the searches."""
-    whole, pruned = model_labels
-    whole_row, pruned_row, change = published.make_printed_score_table(
+    whole_model, pruned_model = model_labels
+    whole_scores, pruned_scores, change = published.make_printed_score_table(
         "nas_pruning", published_table_name, "Models"
     ).values()
-    printed = {whole: whole_row, pruned: pruned_row, "change in %": change}
+    printed = {
+        whole_model: whole_scores,
+        pruned_model: pruned_scores,
+        "change in %": change,
+    }
     more = ", share of the FLOPs before and after the trim"
     show_score_table(
         page, runs, search_runs, printed, runs.make_score_table_caption("test", more)
@@ -207,31 +211,33 @@ def show_test_score_table(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_sharing_runs_with_model(str(page.profile), whole)
+    same = list_models_sharing_runs_with_model(str(page.profile), whole_model)
     encoder = grids.get_encoder_display_name(str(page.profile))
     # Where a small encoder stands for the paper's model, the figure names the encoder
     # that was really cut.
-    place, cut = whole, pruned
+    place, cut = whole_model, pruned_model
     if same:
-        place = f"{encoder} in the place of {whole}"
-        cut = f"{encoder} cut to {pruned.partition(' %')[0]} % of its FLOPs"
-        others = " and ".join(m for m in same if m != whole)
+        place = f"{encoder} in the place of {whole_model}"
+        cut = f"{encoder} cut to {pruned_model.partition(' %')[0]} % of its FLOPs"
+        others = " and ".join(m for m in same if m != whole_model)
         text = f"{encoder} takes the place of {others} too, so its runs count once."
         page.show_remarks([f"{text[:1].upper()}{text[1:]}"])
     lost = {}
     for task in nas.TEST["paper"]:
         gaps = [
-            whole_row[c] - pruned_row[c] for c in pruned_row if c[1].startswith(task)
+            whole_scores[c] - pruned_scores[c]
+            for c in pruned_scores
+            if c[1].startswith(task)
         ]
         lost[f"{cut}, {task}"] = np.nanmean(gaps)
     estimates = {
-        (source, row.replace(pruned, cut)): gap
+        (source, row.replace(pruned_model, cut)): gap
         for (source, row), gap in runs.estimate_differences_to_other_models(
-            whole, nas.COLUMNS
+            whole_model, nas.COLUMNS
         ).items()
     }
     label = f"{place} minus another network"
-    if whole in same[:1] or not same:
+    if whole_model in same[:1] or not same:
         if estimates:
             page.show_remarks(["A printed loss, a diamond, is of test scores."])
         page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
