@@ -55,7 +55,7 @@ from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 from lib.stats import metrics
-from lib.stats.cost import SHAPES, flops
+from lib.stats.cost import SHAPES, count_kept_indices_by_layer, flops
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode_split
 from lib.train.steps.latency import read_wall_and_cpu_seconds
@@ -547,7 +547,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = gated.count_kept_indices_by_layer(
+    widths = count_kept_indices_by_layer(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
     fewer = gated.count_masked_encoder_flops(shape) / gated.flops(

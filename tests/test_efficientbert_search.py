@@ -292,7 +292,7 @@ def shrunk():
     change.setattr(
         efficientbert,
         "make_corpus_descriptor",
-        lambda profile, count=None, corpus_name="": text,
+        lambda profile, corpus_name="", count=None: text,
     )
     change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))

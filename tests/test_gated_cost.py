@@ -120,7 +120,7 @@ def test_inputs_and_qkv_dimensions():
 
 
 def test_counts_of_an_architecture():
-    found = gated.count_kept_indices_by_layer(
+    found = cost.count_kept_indices_by_layer(
         {"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]}
     )
     assert found == [{"heads": 2, "ffn": 1}, {"heads": 1, "ffn": 3}]

@@ -22,6 +22,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning import tables as nas_tables
 from lib.report.tables import Runs
 from lib.stats import measures
+from lib.stats.cost import count_kept_indices_by_layer
 
 NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 
@@ -174,7 +175,9 @@ def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     assert last.args["objective"] == {"kind": "soft_cross_entropy"}
     first, more = (
         last.inputs["start"],
-        nas.augmentation_spec_or_none("paper", "STS-B", True),
+        grids.augmented_rows_spec(
+            "paper", "STS-B", nas.make_pruning_data_descriptor("paper", "STS-B")
+        ),
     )
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
     assert first.inputs["start"].args["name"] == f"2nd_General_TinyBERT_{size}"
@@ -313,7 +316,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
         (op,) = told[nas.format_pruned_model_label(ratio, "Random")]["surgery"]
-        widths = gated.count_kept_indices_by_layer(
+        widths = count_kept_indices_by_layer(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
         share = gated.flops(

@@ -22,7 +22,7 @@ from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.control import GateController
 from lib.papers.nas_pruning.options import Objective
-from lib.stats.cost import read_shape_of_config
+from lib.stats.cost import count_kept_indices_by_layer, read_shape_of_config
 from lib.train import loop, losses
 from lib.train.batches import encode_split, make_batch, shuffle_row_numbers_into_batches
 
@@ -92,7 +92,7 @@ def test_it_lands(family, ratio, store):
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
         and found["target"] == ratio
     )
-    widths = gated.count_kept_indices_by_layer(found["architecture"])
+    widths = count_kept_indices_by_layer(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
@@ -286,7 +286,7 @@ def test_random_parts_in_the_numbers_of_a_search(store):
         made(store, spec).metrics
         for spec in (found, sized.with_seed(0), alone.with_seed(0))
     ]
-    counts = [gated.count_kept_indices_by_layer(net["architecture"]) for net in nets]
+    counts = [count_kept_indices_by_layer(net["architecture"]) for net in nets]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])

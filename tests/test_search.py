@@ -154,15 +154,13 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
     assert "budget" not in head["search"]
     told = [(line["score"], line["key"], line["failed"]) for line in lines]
     assert told == [(SCORES(e.candidate), e.key, "") for e in history]
-    assert lines[0]["candidate"] == SPACE.convert_layers_to_json(
-        TOY
-    )  # the start comes first
+    assert lines[0]["candidate"] == TOY.to_json()["layers"]  # the start comes first
 
 
 def test_stage_2_begins_with_its_start_and_the_plain_twin(path):
     space = Space("stage2", TOY)
     history = searched(path, space, options=replace(METHODS["random"], budget=3))
-    assert [space.convert_layers_to_json(e.candidate) for e in history[:2]] == [
+    assert [e.candidate.to_json()["layers"] for e in history[:2]] == [
         [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]],
         [[BERT, 1, 1], [BERT, 2, 2]],
     ]

@@ -99,9 +99,15 @@ def draw_surface(
     # because steep edges of these surfaces often run in this direction.
     halves = (a, b, c), (b, c, d)
     triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
-    look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
     drawn = axis.plot_trisurf(
-        x.ravel(), y.ravel(), surface_heights.ravel(), triangles=triangles, **look
+        x.ravel(),
+        y.ravel(),
+        surface_heights.ravel(),
+        triangles=triangles,
+        cmap="cividis",
+        linewidth=0,
+        antialiased=False,
+        rasterized=True,
     )
     # A triangle's colour is the middle of its lowest and highest corner. With the mean
     # of the three corners, neighbours on a steep edge would alternate in colour.
@@ -110,7 +116,6 @@ def draw_surface(
     axis.view_init(*elevation_and_azimuth_in_degrees)
     axis.set_title(title, fontsize=9, y=0.99)
     ticks = [-15, -5, 5]
-    label = "z, share of its range (linear)"
     axis.set(
         xlabel="x",
         ylabel="y",
@@ -119,7 +124,7 @@ def draw_surface(
         zlim=(0, 1),
         zticks=[0, 0.5, 1],
     )
-    axis.set_zlabel(label, fontsize=8)
+    axis.set_zlabel("z, share of its range (linear)", fontsize=8)
     axis.tick_params(labelsize=8, pad=0)
 
 
@@ -138,11 +143,14 @@ def list_networks_of_figure_5(
     random_network_count: number of random networks."""
     space = Space("stage1", NETS["Base Model"], 15_000_000, 16_000_000)
     rng = np.random.default_rng(seed)
-    titles = {"BERT-base": "BERT_BASE"}
-    titles |= {"EfficientBERT": "EfficientBERT", "Base model": "Base Model"}
-    panels = {title: NETS[name] for title, name in titles.items()}
-    names = [f"Random candidate {i + 1}" for i in range(random_network_count)]
-    return panels | {name: space.sample_candidate(rng) for name in names}
+    panels = {
+        "BERT-base": NETS["BERT_BASE"],
+        "EfficientBERT": NETS["EfficientBERT"],
+        "Base model": NETS["Base Model"],
+    }
+    for number in range(1, random_network_count + 1):
+        panels[f"Random candidate {number}"] = space.sample_candidate(rng)
+    return panels
 
 
 def compute_network_surfaces_of_figure_5(

@@ -53,10 +53,12 @@ def count_network_flops(profile: ProfileName, network_name: NetworkName) -> int:
 def make_method_of_published_network(
     network_name: NetworkName, method_kind: Literal["paper", "control"] = "paper"
 ) -> CompressionMethod:
-    make = partial(published_network_spec, network_name=network_name)
-    count = partial(count_network_flops, network_name=network_name)
     return CompressionMethod(
-        method_kind, make, network_name, has_single_model=True, count_flops=count
+        method_kind,
+        partial(published_network_spec, network_name=network_name),
+        network_name,
+        has_single_model=True,
+        count_flops=partial(count_network_flops, network_name=network_name),
     )
 
 

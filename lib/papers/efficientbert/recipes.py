@@ -44,6 +44,7 @@ from lib.papers.efficientbert.search.net import (
     count_net_parameters,
     make_plain_bert_net,
 )
+from lib.papers.efficientbert.search.space import IDS
 from lib.papers.grids import (
     DataDescriptor,
     backbone_spec,
@@ -165,8 +166,8 @@ def find_proxy_task(profile: ProfileName) -> TaskName:
     own data.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    own_task = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
-    return own_task or PROXY[profile]
+    title = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
+    return title or PROXY[profile]
 
 
 together = partial(grids.select_tasks, tasks_by_profile=MULTITASK)
@@ -211,16 +212,18 @@ def scale_network_to_profile(network_name_or_formula: str, profile: ProfileName)
     sizes = SIZES.get(profile)
     if sizes is None:
         return net
-    teacher = find_encoder_shape(profile).layers
+    encoder = find_encoder_shape(profile)
+    teacher = encoder.layers
     most = max(1, LAYERS[profile] * len(net.layers) // 6)
     depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
-    heads = net.heads * find_encoder_shape(profile).heads // HEADS
+    heads = net.heads * encoder.heads // HEADS
     hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
     hidden = heads * round(hidden / heads)
     width = hidden * net.width // net.hidden
     # EfficientBERT++ has each layer of EfficientBERT twice, at any depth.
     repeats = max(1, len(net.layers) // 6)
-    repeats = repeats if depth % repeats == 0 else 1
+    if depth % repeats:
+        repeats = 1
     pattern, count = net.layers[::repeats], depth // repeats
     layers = tuple(pattern[i // repeats * len(pattern) // count] for i in range(depth))
     return replace(net, heads=heads, hidden=hidden, width=width, layers=layers)
@@ -273,8 +276,8 @@ WIKI = ", Wiki"
 
 def make_corpus_descriptor(
     profile: ProfileName,
-    document_count: int | ProfileDefault = None,
     corpus_name: CorpusName = TEXT,
+    document_count: int | ProfileDefault = None,
 ) -> CorpusDescriptor:
     """Return the dict that says which text a pre-training reads.
 
@@ -284,8 +287,8 @@ def make_corpus_descriptor(
     it is {"sentences": count, "seed": 1}.
 
     profile: size of the experiment, "toy", "mini" or "paper".
-    document_count: number of documents; None takes the profile's.
-    corpus_name: "wikipedia+books" or "wikipedia"."""
+    corpus_name: "wikipedia+books" or "wikipedia".
+    document_count: number of documents; None takes the profile's."""
     document_count = document_count or DOCUMENTS.get(profile)
     return (
         {"sentences": document_count, "seed": 1}
@@ -302,7 +305,7 @@ def make_short_corpus_descriptor(profile: ProfileName) -> CorpusDescriptor:
     profiles below "paper", whose candidates read no text.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    return make_corpus_descriptor(profile, BRIEF[profile], ENCYCLOPEDIA)
+    return make_corpus_descriptor(profile, ENCYCLOPEDIA, BRIEF[profile])
 
 
 @cache_results_while_enabled
@@ -351,7 +354,7 @@ def pretrained_supernet_spec(
 
     profile: size of the experiment, "toy", "mini" or "paper".
     corpus_name: "wikipedia+books" or "wikipedia"."""
-    read = make_corpus_descriptor(profile, corpus_name=corpus_name)
+    read = make_corpus_descriptor(profile, corpus_name)
     return pretraining_spec(
         profile, scale_network_to_profile("Supernet", profile), corpus=read
     )
@@ -402,7 +405,7 @@ def pretrained_network_spec(
             profile,
             net,
             start,
-            make_corpus_descriptor(profile, corpus_name=corpus_name),
+            make_corpus_descriptor(profile, corpus_name),
         )
     if not paper:
         return pretraining_spec(profile, net)
@@ -410,7 +413,7 @@ def pretrained_network_spec(
     return pretraining_spec(
         "paper",
         net,
-        corpus=make_corpus_descriptor("paper", corpus_name=ENCYCLOPEDIA),
+        corpus=make_corpus_descriptor("paper", ENCYCLOPEDIA),
         train=train,
     )
 
@@ -538,24 +541,6 @@ def student_spec(
     )
 
 
-def make_subnetwork_options(profile: ProfileName) -> SubnetworkOptions:
-    """Return which subnetworks of the supernet are trained in stage 3 of the search.
-
-    The supernet is the largest network, and its leading parts are smaller networks with
-    shared weights. Each training step takes one of them, with a number of parameters
-    within the bounds for candidates. Each layer draws a pair (k, q), k stacked
-    feed-forward networks with 1/q of the full inner width, with k and q from 1 to 4.
-    The pair that EfficientBERT's stage 2 found is twice as likely as another.
-
-    profile: size of the experiment, "toy", "mini" or "paper"."""
-    every = [(k, q) for k in STACKS for q in QS]
-    layers = scale_network_to_profile("Search Stage 2", profile).layers
-    return SubnetworkOptions(
-        find_parameter_count_bounds(profile),
-        tuple([*every, (l.stack, l.q)] for l in layers),
-    )
-
-
 def make_split_descriptor(
     profile: ProfileName,
     task: TaskName,
@@ -589,13 +574,15 @@ def stage_3_supernet_spec(profile: ProfileName) -> Spec:
     The supernet is the largest network, and its leading parts are smaller networks with
     shared weights. Each step trains a random one of them, so that stage 3 can score
     them without training. The formulas of its feed-forward networks are those that
-    EfficientBERT's stage 2 found. It starts from weights that were trained on text. At
-    "paper" a tenth of each task's rows is held out; the search scores on the held-out
-    rows of its one task. The Spec is the frozen description of this run. Its seed is 0,
-    so runs of all seeds share the result.
+    EfficientBERT's stage 2 found. A random network has a number of parameters within
+    the bounds for candidates. Each of its layers draws a pair (k, q), k stacked
+    feed-forward networks with 1/q of the full inner width, with k and q from 1 to 4.
+    The pair that stage 2 found is twice as likely as another. The supernet starts from
+    weights that were trained on text. At "paper" a tenth of each task's rows is held
+    out; the search scores on the held-out rows of its one task. The Spec is the frozen
+    description of this run. Its seed is 0, so runs of all seeds share the result.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-
     largest = scale_network_to_profile("Supernet", profile)
     winner = scale_network_to_profile("Search Stage 2", profile)
     layers = zip(largest.layers, winner.layers, strict=True)
@@ -603,7 +590,10 @@ def stage_3_supernet_spec(profile: ProfileName) -> Spec:
         largest, layers=tuple(replace(l, formula=f.formula) for l, f in layers)
     )
     names = together(profile)
-    parts = make_subnetwork_options(profile)
+    parts = SubnetworkOptions(
+        find_parameter_count_bounds(profile),
+        tuple([*IDS, (l.stack, l.q)] for l in winner.layers),
+    )
     inputs = {f"teacher:{task}": teacher_spec(profile, task) for task in names}
     inputs["start"] = pretraining_spec(
         profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts

@@ -6,10 +6,9 @@ Spec refers to such a result before it exists: `Output("before", "net")` is the 
 that the input run `before` will find, and `Output("search", "supernet")` is a network
 with the same formulas at full size, which is trained as the supernet of the last stage."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any, Literal
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -156,11 +155,9 @@ def search_stage_spec(
     how = (method, factor_on_candidate_count)
     args: Json = {
         "space": make_search_space(profile, stage),
-        "search": make_search_settings(
-            profile, stage, method, factor_on_candidate_count
-        ),
+        "search": make_search_settings(profile, stage, *how),
+        "numerics": find_profile_settings(profile).numerics,
     }
-    args["numerics"] = find_profile_settings(profile).numerics
     stages: dict[SearchStage, SearchStage] = {"stage2": "stage1", "stage3": "stage2"}
     before = stages.get(stage)
     if before:
@@ -200,22 +197,18 @@ def supernet_with_searched_formulas_spec(profile: ProfileName, search: Spec) -> 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of that earlier stage."""
     spec = efficientbert.stage_3_supernet_spec(profile)
-    use_supernet = partial(
-        replace_network_by_searched_network,
-        search=search,
-        network_output_name="supernet",
-        shared=Output("search", "shared"),
+    outputs = {
+        "net": Output("search", "supernet"),
+        "shared": Output("search", "shared"),
+    }
+    start = replace_network_by_searched_network(spec.inputs["start"], search, **outputs)
+    return replace_network_by_searched_network(
+        replace(spec, inputs=spec.inputs | {"start": start}), search, **outputs
     )
-    start = use_supernet(spec.inputs["start"])
-    return use_supernet(spec, further_inputs={"start": start})
 
 
 def replace_network_by_searched_network(
-    spec: Spec,
-    search: Spec,
-    further_inputs: Mapping[str, Spec] | Iterable[tuple[str, Spec]] = (),
-    network_output_name: Literal["net", "supernet"] = "net",
-    **changed_arguments: Any,
+    spec: Spec, search: Spec, **changed_arguments: Output
 ) -> Spec:
     """Change a run's description so that it trains the network that a search finds.
 
@@ -225,19 +218,10 @@ def replace_network_by_searched_network(
 
     spec: Spec of a run that trains some network.
     search: Spec of the search.
-    further_inputs: {name: Spec} of input runs to add or replace.
-    network_output_name: which result of the search is the network: "net", the best one,
-    or "supernet", a network with the same functions of feed-forward networks at full
-    size, which contains all smaller ones.
-    changed_arguments: further arguments of the run with other values."""
-    changed_arguments = (
-        spec.args | {"net": Output("search", network_output_name)} | changed_arguments
-    )
-    return Spec(
-        spec.step,
-        changed_arguments,
-        spec.inputs | dict(further_inputs) | {"search": search},
-    )
+    changed_arguments: arguments of the run that are results of the search. Without
+    `net` the network is "net", the best one of the search."""
+    args = spec.args | {"net": Output("search", "net")} | changed_arguments
+    return Spec(spec.step, args, spec.inputs | {"search": search})
 
 
 @cache_results_while_enabled
@@ -308,12 +292,12 @@ def short_training_spec(
     profile: size of the experiment, "toy", "mini" or "paper".
     net: description of the network.
     training_changes: training settings with other values, such as epochs=3."""
-    defaults: Json = {
-        "train": BRIEFLY[profile],
-        "data_descriptor": make_proxy_task_descriptor(profile, *PART[profile]),
-    }
     spec = efficientbert.search_candidate_spec(
-        profile, net, **defaults | training_changes
+        profile,
+        net,
+        train=BRIEFLY[profile],
+        data_descriptor=make_proxy_task_descriptor(profile, *PART[profile]),
+        **training_changes,
     )
     return replace(spec, args=spec.args | {"score": SCORE[profile] or None})
 

@@ -185,9 +185,7 @@ def show_student_teacher_distances(
                 for _, arrays, n in made
                 for one in measure_distances(arrays, n, name)
             ]
-            lines += [
-                {"source": source, "model": name, "distance": part} for part in parts
-            ]
+            lines += [(source, name, part) for part in parts]
             for key, title in title_by_metric.items():
                 mean = average_metric_over_runs(made, name, key)
                 table.setdefault(name, {})[source, title] = f"{mean:.3f}"
@@ -205,8 +203,7 @@ def show_student_teacher_distances(
         means = part.groupby("model", sort=False)["distance"].mean()
         sns.stripplot(part, x="distance", y="model", ax=axis, alpha=0.55, jitter=False)
         axis.plot(means, means.index, "|", color=plot.INK, ms=20, mew=2)
-        mark: dict[str, Any] = {"color": plot.INK, "mew": 2, "ls": "none"}
-        axis.plot([], [], "|", ms=10, label="mean of the heads", **mark)
+        axis.plot([], [], "|", ms=10, color=plot.INK, mew=2, label="mean of the heads")
         axis.plot(
             [],
             [],

@@ -275,12 +275,11 @@ class GateController:
         switched = self.find_active_gates(new)
         log_entry = [
             goal / self.full,
-            self.compute_cost_ratio_of_alphas(new),
+            self.compute_cost_ratio_of_gates(switched),
             (on & ~switched).sum(),
             (~on & switched).sum(),
         ]
-        entry_array = np.array(log_entry, dtype=np.float64)
-        return AlphaUpdate(new, moving_average_gradient, entry_array)
+        return AlphaUpdate(new, moving_average_gradient, np.array(log_entry))
 
     def replace_small_gradients_by_infinity(
         self, gradients: GateGradients

@@ -50,10 +50,8 @@ def load_digit_images(
     digits = {}
     for split, stem in (("train", "train"), ("test", "t10k")):
         images = _read_idx_file(Path(data_folder), f"{stem}-images", 3)
-        digits[split] = (
-            images,
-            _read_idx_file(Path(data_folder), f"{stem}-labels", 1).astype(np.int64),
-        )
+        labels = _read_idx_file(Path(data_folder), f"{stem}-labels", 1)
+        digits[split] = (images, labels.astype(np.int64))
     return digits
 
 
@@ -103,9 +101,7 @@ def _read_idx_file(folder: Path, file_name: str, dimension_count: int) -> np.nda
 
     file_name: without its ending, such as "train-images".
     dimension_count: number of dimensions, 3 for images and 1 for labels."""
-    path = next(
-        iter(sorted(folder.glob(f"{file_name}[-.]idx{dimension_count}-ubyte*"))), None
-    )
+    path = min(folder.glob(f"{file_name}[-.]idx{dimension_count}-ubyte*"), default=None)
     if path is None:
         reason = f"{file_name}-idx{dimension_count}-ubyte is missing in {folder}"
         raise Absent(f"{reason}; fix: put MNIST's four idx files there")

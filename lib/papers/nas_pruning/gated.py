@@ -20,7 +20,6 @@ from lib.core.options import START
 from lib.stats.cost import SHAPES, Shape
 from lib.stats.cost import count_flops_of_layers as flops
 from lib.stats.cost import count_flops_of_transformer_layer as layer
-from lib.stats.cost import count_kept_indices_by_layer as count_kept_indices_by_layer
 
 # "projections", "attention products", "feed-forward" or "pooler".
 PartName: TypeAlias = str

@@ -223,12 +223,8 @@ def count_gates_and_make_flops_function(
     for number, layer in enumerate(get_layers(model)):
         planned = gates.plan_gates_of_layer_by_kind(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
-        layer_widths.append(
-            {
-                kind: count_prunable_parts_by_kind(layer)[kind]
-                for kind in ("heads", "ffn")
-            }
-        )
+        units = count_prunable_units(layer)
+        layer_widths.append({"heads": units["heads"], "ffn": units["neurons"]})
     attention: Any = layer.attention
     return GateCountsAndFlopsFunction(
         sizes,
@@ -236,18 +232,6 @@ def count_gates_and_make_flops_function(
             model.config.hidden_size, attention.self.attention_head_size, layer_widths
         ),
     )
-
-
-def count_prunable_parts_by_kind(layer: nn.Module) -> dict[GateKind, int]:
-    """Return how many parts of each kind a transformer layer has that can be pruned.
-
-    The result is {"heads": A, "ffn": feed-forward neurons, "embedding": inputs of
-    queries, keys and values, "qk": channels of queries and keys, "v": channels of
-    values}. FLOPs of a pruned model are counted from it."""
-    return {
-        "ffn" if what == NAMES["ffn"] else what: size
-        for what, size in count_prunable_units(layer).items()
-    }
 
 
 def count_inference_flops(model: PreTrainedModel) -> int:
@@ -258,7 +242,10 @@ def count_inference_flops(model: PreTrainedModel) -> int:
     differentiable NAS counts them. So results can be compared with its tables."""
     attention: Any = get_layers(model)[0].attention
     size = attention.self.attention_head_size
-    layer_widths = map(count_prunable_parts_by_kind, get_layers(model))
+    layer_widths = [
+        {**units, "ffn": units["neurons"]}
+        for units in map(count_prunable_units, get_layers(model))
+    ]
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 

@@ -241,25 +241,6 @@ def make_hidden_state_objective_settings(
     return Objective(objective_kind, attention=True, mask=profile != "paper")
 
 
-def augmentation_spec_or_none(
-    profile: ProfileName, task: TaskName, is_augmentation_requested: bool
-) -> Spec | None:
-    """Return the Spec (description of a run) that augments training rows, or None.
-
-    The rows are those on which searches and pruned models of the task are trained. The
-    result is None where `is_augmentation_requested` is false: an optional input of a
-    run may be None.
-
-    profile: size of the experiment, one of "toy", "mini", "base" and "paper"."""
-    return (
-        grids.augmented_rows_spec(
-            profile, task, make_pruning_data_descriptor(profile, task)
-        )
-        if is_augmentation_requested
-        else None
-    )
-
-
 @cache_results_while_enabled
 def architecture_search_spec(
     profile: ProfileName,
@@ -294,20 +275,19 @@ def architecture_search_spec(
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
+    rows = make_pruning_data_descriptor(profile, task)
     args = grids.make_common_run_arguments(
         profile,
         task,
-        make_pruning_data_descriptor(profile, task),
+        rows,
         gates=make_gate_settings(**gate_settings),
         train=replace(train, epochs=epoch_factor * epochs),
         objective=objective,
     )
-    augmented = augmentation_spec_or_none(profile, task, searches_on_augmented_rows)
-    return Spec(
-        "nas_search",
-        args,
-        {"start": initial_model, "teacher": teacher, "augmented": augmented},
-    )
+    inputs = {"start": initial_model, "teacher": teacher}
+    if searches_on_augmented_rows:
+        inputs["augmented"] = grids.augmented_rows_spec(profile, task, rows)
+    return Spec("nas_search", args, inputs)
 
 
 @cache_results_while_enabled
@@ -359,14 +339,12 @@ def two_stage_distillation_spec(
     trains_on_augmented_rows: whether both stages use augmented training rows.
     epochs_of_stages: epochs of the two stages; None means those of the profile.
     second_stage_objective: the loss of the last stage, by default on logits."""
-    args = grids.make_common_run_arguments(
-        profile, task, make_pruning_data_descriptor(profile, task)
-    )
+    rows = make_pruning_data_descriptor(profile, task)
+    args = grids.make_common_run_arguments(profile, task, rows)
     first_epochs, last_epochs = epochs_of_stages or (0, 0)
-    inputs = {
-        "teacher": teacher_model,
-        "augmented": augmentation_spec_or_none(profile, task, trains_on_augmented_rows),
-    }
+    inputs = {"teacher": teacher_model}
+    if trains_on_augmented_rows:
+        inputs["augmented"] = grids.augmented_rows_spec(profile, task, rows)
     first_args = {
         "train": make_train_settings(INTERMEDIATE, profile, task, epochs=first_epochs),
         "objective": make_hidden_state_objective_settings(profile),

@@ -117,14 +117,12 @@ def list_measured_score_tables(
     retrained_runs: results of the pruned networks.
     search_runs: results of the searches that gave these networks.
     columns: the metrics that are shown."""
-    frames = [
-        (search_runs.find_result_frame(scale), source)
-        for source, _, scale in retrained_runs.result_frames_with_source
-    ]
-    return [
-        *retrained_runs.tabulate_scores_by_task(columns),
-        *(tabulate_search_results(*pair) for pair in frames if len(pair[0])),
-    ]
+    tables = retrained_runs.tabulate_scores_by_task(columns)
+    for source, _, scale in retrained_runs.result_frames_with_source:
+        frame = search_runs.find_result_frame(scale)
+        if len(frame):
+            tables.append(tabulate_search_results(frame, source))
+    return tables
 
 
 def show_score_table(
@@ -195,12 +193,13 @@ def show_test_score_table(
     published_table_name: name of the file with the printed table, without suffix.
     model_labels: names of a whole model and of a pruned one.
     runs, search_runs: results of the models, and of the searches."""
-    whole_model, network, change = published.make_printed_score_table(
+    whole_model, pruned_model = model_labels
+    whole_scores, pruned_scores, change = published.make_printed_score_table(
         "nas_pruning", published_table_name, "Models"
     ).values()
     printed = {
-        model_labels[0]: whole_model,
-        model_labels[1]: network,
+        whole_model: whole_scores,
+        pruned_model: pruned_scores,
         "change in %": change,
     }
     more = ", share of the FLOPs before and after the trim"
@@ -212,32 +211,35 @@ def show_test_score_table(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_sharing_runs_with_model(str(page.profile), model_labels[0])
+    same = list_models_sharing_runs_with_model(str(page.profile), whole_model)
     encoder = grids.get_encoder_display_name(str(page.profile))
-    place = f"{encoder} in the place of {model_labels[0]}" if same else model_labels[0]
-    others = " and ".join(m for m in same if m != model_labels[0])
-    text = f"{encoder} takes the place of {others} too, so its runs count once."
-    page.show_remarks([f"{text[:1].upper()}{text[1:]}"] * bool(same))
-    lost = {}
-    for task in nas.TEST["paper"]:
-        gaps = [whole_model[c] - network[c] for c in network if c[1].startswith(task)]
-        lost[f"{model_labels[1]}, {task}"] = np.nanmean(gaps)
     # Where a small encoder stands for the paper's model, the figure names the encoder
     # that was really cut.
-    share = model_labels[1].partition(" %")[0]
-    cut = f"{encoder} cut to {share} % of its FLOPs" if same else model_labels[1]
+    place, cut = whole_model, pruned_model
+    if same:
+        place = f"{encoder} in the place of {whole_model}"
+        cut = f"{encoder} cut to {pruned_model.partition(' %')[0]} % of its FLOPs"
+        others = " and ".join(m for m in same if m != whole_model)
+        text = f"{encoder} takes the place of {others} too, so its runs count once."
+        page.show_remarks([f"{text[:1].upper()}{text[1:]}"])
+    lost = {}
+    for task in nas.TEST["paper"]:
+        gaps = [
+            whole_scores[c] - pruned_scores[c]
+            for c in pruned_scores
+            if c[1].startswith(task)
+        ]
+        lost[f"{cut}, {task}"] = np.nanmean(gaps)
     estimates = {
-        (source, row.replace(model_labels[1], cut)): gap
+        (source, row.replace(pruned_model, cut)): gap
         for (source, row), gap in runs.estimate_differences_to_other_models(
-            model_labels[0], nas.COLUMNS
+            whole_model, nas.COLUMNS
         ).items()
     }
-    lost = {row.replace(model_labels[1], cut): loss for row, loss in lost.items()}
     label = f"{place} minus another network"
-    if model_labels[0] in same[:1] or not same:
-        page.show_remarks(
-            ["A printed loss, a diamond, is of test scores."] * bool(estimates)
-        )
+    if whole_model in same[:1] or not same:
+        if estimates:
+            page.show_remarks(["A printed loss, a diamond, is of test scores."])
         page.show_forest_plot(estimates, lost, f"{label} (points)", "gains")
     else:
         page.store_difference_sentences(estimates, label)

@@ -43,7 +43,7 @@ def search_networks(
     score_net: Callable[[Net], float],
     options: Search,
     proposal_seed: int,
-    history_path: Path | str,
+    history_path: Path,
     report_share_of_budget: Callable[[float], None] | None = None,
 ) -> list[Evaluation]:
     """Search for good networks: propose candidates one after the other, and score them.
@@ -64,7 +64,6 @@ def search_networks(
     another search.
     report_share_of_budget: f(share of the budget that is spent), called after each
     evaluation."""
-    history_path = Path(history_path)
     first = space.list_starting_networks()
     history = read_or_restart_history(space, options, proposal_seed, history_path)
     while len(history) < options.budget:
@@ -85,7 +84,8 @@ def search_networks(
         )
         append_history_line_with_digest(
             history_path,
-            {**vars(entry), "candidate": space.convert_layers_to_json(candidate)},
+            # All networks of a search share widths and heads.
+            {**vars(entry), "candidate": candidate.to_json()["layers"]},
         )
         history.append(entry)
         if report_share_of_budget:

@@ -178,13 +178,15 @@ def parse_prefix_notation_if_allowed(
         formula_symbols.count(name) != n for name, n in once.items()
     ):
         return None
-    node, (low, high) = parse_prefix_notation(formula_symbols), HEIGHTS
-    allowed = (
+    node = parse_prefix_notation(formula_symbols)
+    low, high = HEIGHTS
+    if (
         node
         and low <= language.measure_tree_height(node) <= high
         and is_valid_formula(node, hidden_size, inner_size, size_mismatch_rule)
-    )
-    return node if allowed else None
+    ):
+        return node
+    return None
 
 
 def mutate_formula(

@@ -5,6 +5,7 @@ A formula such as `W2 gelu(W1 x)` has an input x, two linear maps W1 and W2, act
 and binary operations. `lib.model.formula` parses and evaluates it."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from lib.model.formula import (
@@ -77,6 +78,7 @@ def _iterate_broken_rule_messages(
         yield f"the formula gives {widths[node]} channels, where {hidden_size} go in"
 
 
+@lru_cache(maxsize=4096)
 def parse_and_check_formula(
     formula: str | Node,
     hidden_size: int | Unchecked = None,
@@ -105,6 +107,7 @@ def parse_and_check_formula(
     return node
 
 
+@lru_cache(maxsize=4096)
 def is_valid_formula(
     node: Node,
     hidden_size: int | Unchecked = None,
@@ -121,17 +124,12 @@ def is_valid_formula(
     the channels unchecked.
     size_mismatch_rule: what happens to operands of different widths: "truncate" or
     "pad"."""
-    return (
-        next(
-            _iterate_broken_rule_messages(
-                node, hidden_size, inner_size, size_mismatch_rule
-            ),
-            None,
-        )
-        is None
+    return not any(
+        _iterate_broken_rule_messages(node, hidden_size, inner_size, size_mismatch_rule)
     )
 
 
+@lru_cache(maxsize=4096)
 def sort_commutative_operands(node: Node) -> Node:
     """Return the syntax tree of an FFN's formula, operands of add, mul and max sorted.
 

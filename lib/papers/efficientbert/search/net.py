@@ -6,7 +6,6 @@ the full inner width. A layer has k stacked feed-forward networks with e = int(D
 inner channels, the share 1/q of D. T is the number of tokens."""
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from lib.core.names import Refused, check_value_is_allowed
@@ -31,8 +30,6 @@ HiddenSize: TypeAlias = int
 RowCount: TypeAlias = int  # Rows of an embedding table.
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
-_checked = lru_cache(maxsize=4096)(parse_and_check_formula)
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -53,11 +50,11 @@ class Layer:
     q: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "formula", str(_checked(str(self.formula))))
+        object.__setattr__(self, "formula", str(parse_and_check_formula(self.formula)))
 
     @property
     def formula_tree(self) -> Node:
-        return _checked(self.formula)
+        return parse_and_check_formula(self.formula)
 
     @property
     def inner_width_share_text(self) -> str:
@@ -95,14 +92,13 @@ class Net:
     layers: tuple[Layer, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layers", tuple(self.layers))
         for layer in self.layers:
             inner = self.count_inner_channels(layer)
             if inner < 1:
                 raise Refused(
                     f"Net.inner width for q = {layer.q} is {inner}; allowed: from 1"
                 )
-            _checked(layer.formula, self.hidden, inner, self.mismatch)
+            parse_and_check_formula(layer.formula, self.hidden, inner, self.mismatch)
 
     def count_inner_channels(self, layer: Layer) -> int:
         """Return the inner channels of a layer's feed-forward networks, int(D / q).
@@ -117,14 +113,11 @@ class Net:
         }
 
 
-def from_json(net_json: Json | Net) -> Net:
+def from_json(net_json: Json) -> Net:
     """Return the Net, the description of a network, that `Net.to_json` wrote as JSON.
 
-    A Net is returned as it is, so that callers may pass JSON or a Net. Raises
-    FormulaError for an invalid formula of a feed-forward network, and Refused where a
-    layer has no inner channel."""
-    if isinstance(net_json, Net):
-        return net_json
+    Raises FormulaError for an invalid formula of a feed-forward network, and Refused
+    where a layer has no inner channel."""
     return Net(
         **net_json | {"layers": tuple(Layer(*layer) for layer in net_json["layers"])}
     )

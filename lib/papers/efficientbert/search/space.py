@@ -79,9 +79,15 @@ def make_grammar_json(stage: SearchStage) -> Json:
 
     stage: "stage1" (formulas and sizes), "stage2" (formulas), "stage3" (sizes) or
     "single" (as stage 1, in one search)."""
-    rules = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
-    rules = {name: list(values) for name, values in rules.items()}
-    return rules | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
+    return {
+        "operations": list(TABLE_1),
+        "stacks": list(STACKS),
+        "ratios": list(QS),
+        "heights": list(HEIGHTS),
+        "nodes": NODES,
+        "depth": DEPTH,
+        "tries": TRIES.get(stage, 0),
+    }
 
 
 def find_index_of_layer_size(layer: Layer) -> SizeIndex:
@@ -156,28 +162,6 @@ class Space:
         return count_net_parameters(net, self.convention, **self.tables)
 
     @cached_property
-    def ffn_parameter_counts_by_size(self) -> list[int]:
-        """Return the parameters of a layer's feed-forward networks by their size.
-
-        A size is (k, q): k stacked networks with 1/q of the full inner width. The list
-        has the numbers of parameters for all 16 sizes (k and q from 1 to 4), ordered by
-        k, then by q. LayerNorms are included."""
-        d = self.start.hidden
-        inner = self.start.count_inner_channels
-        return [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
-
-    @cached_property
-    def parameter_count_without_ffns(self) -> int:
-        """Return the parameters of a network outside its feed-forward networks.
-
-        Their number is the same for all networks of this space. Only the feed-forward
-        networks then have to be counted for each."""
-        return self.count_net_parameters(self.start) - sum(
-            self.ffn_parameter_counts_by_size[find_index_of_layer_size(l)]
-            for l in self.start.layers
-        )
-
-    @cached_property
     def allowed_size_indices_by_layer(self) -> Sequence[Sequence[SizeIndex]]:
         """Return for each layer the indices (0 to 15) of the sizes that it may have.
 
@@ -205,8 +189,8 @@ class Space:
         some formulas W2 gets the right number of channels only at some inner widths.
 
         candidate_layer: a layer with a formula and a size."""
-        return _is_valid_at_layer_sizes(
-            candidate_layer.formula,
+        return is_valid_formula(
+            candidate_layer.formula_tree,
             self.start.hidden,
             self.start.count_inner_channels(candidate_layer),
             self.start.mismatch,
@@ -221,14 +205,19 @@ class Space:
         A layer's size is its number of feed-forward networks and their width. Only
         networks with `low` to `high` parameters count. A draw has an index for each
         layer, into the list of its sizes in `allowed_size_indices_by_layer`."""
+        d = self.start.hidden
+        inner = self.start.count_inner_channels
+        counts = [k * count_ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
         costs = [
-            [self.ffn_parameter_counts_by_size[i] for i in layer_choices]
-            for layer_choices in self.allowed_size_indices_by_layer
+            [counts[i] for i in indices]
+            for indices in self.allowed_size_indices_by_layer
         ]
+        # Outside of the feed-forward networks all networks have as many parameters.
+        others = self.count_net_parameters(self.start) - sum(
+            counts[find_index_of_layer_size(l)] for l in self.start.layers
+        )
         return LayerOptionCombinations(
-            costs,
-            self.low - self.parameter_count_without_ffns,
-            (self.high or ENDLESS) - self.parameter_count_without_ffns,
+            costs, self.low - others, (self.high or ENDLESS) - others
         )
 
     def is_within_parameter_bounds(self, net: Net) -> bool:
@@ -279,20 +268,15 @@ class Space:
         distribution, because the number does not depend on formulas. In stage 3 its
         code draws a layer's size in `start` twice as often as another; here all are
         equally likely, as the paper says."""
-        ids = [find_index_of_layer_size(l) for l in self.start.layers]
+        layers = list(self.start.layers)
         if "ids" in self.searched_layer_properties:
-            ids = [
-                layer_choices[i]
-                for layer_choices, i in zip(
-                    self.allowed_size_indices_by_layer,
-                    self.layer_size_combinations_within_parameter_bounds.sample_option_indices(
-                        rng
-                    ),
-                    strict=True,
-                )
+            allowed = self.allowed_size_indices_by_layer
+            combinations = self.layer_size_combinations_within_parameter_bounds
+            drawn = combinations.sample_option_indices(rng)
+            layers = [
+                _make_layer_once(l.formula, *IDS[indices[i]])
+                for l, indices, i in zip(layers, allowed, drawn, strict=True)
             ]
-        chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
-        layers = [_make_layer_once(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched_layer_properties:
             dice = _make_uniform_generator(rng)
             both = self.stage == "stage2"
@@ -342,21 +326,13 @@ class Space:
         should change and no other size is possible, the result is a new random network.
 
         net: a network of this space."""
-        if (
-            self.searched_layer_properties[
-                int(rng.integers(len(self.searched_layer_properties)))
-            ]
-            == "formula"
-        ):
+        searched = self.searched_layer_properties
+        if searched[int(rng.integers(len(searched)))] == "formula":
             i = int(rng.integers(len(net.layers)))
+            layer = net.layers[i]
             dice = _make_uniform_generator(rng)
-            return self._replace_layer(
-                net,
-                i,
-                self._make_layer_with_mutated_formula(
-                    net.layers[i], net.layers[i].formula, dice
-                ),
-            )
+            changed = self._make_layer_with_mutated_formula(layer, layer.formula, dice)
+            return self._replace_layer(net, i, changed)
         near = self._list_size_changes_of_one_layer(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
@@ -389,15 +365,6 @@ class Space:
         layers[layer_index] = new_layer
         return replace(net, layers=tuple(layers))
 
-    def convert_layers_to_json(self, net: Net) -> list[FormulaFfnCountAndWidthDivisor]:
-        """Return the layers of a network as [[formula, k, q], ...].
-
-        A search writes them to its history file. A layer has k stacked feed-forward
-        networks with 1/q of the full inner width, and their formula is text such as "W2
-        gelu(W1 x)". Widths and heads are left out, as all networks of a search share
-        them."""
-        return net.to_json()["layers"]
-
     def convert_json_layers_to_net(
         self, layers_json: list[FormulaFfnCountAndWidthDivisor]
     ) -> Net:
@@ -405,8 +372,8 @@ class Space:
 
         A layer has k stacked feed-forward networks (FFNs) of 1/q of the full inner
         width, with a formula such as "W2 gelu(W1 x)". The history file of a search has
-        layers in this form (`convert_layers_to_json`). Widths and heads are those of
-        the network from which the search starts."""
+        layers in this form, that of `Net.to_json`. Widths and heads are those of the
+        network from which the search starts."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers_json))
 
     def make_deduplication_key(self, net: Net) -> str:
@@ -417,7 +384,7 @@ class Space:
         order of operands of add, mul and max does not matter. Formulas that are equal
         by other laws, such as (a + b) + c and a + (b + c), have different texts."""
         return " | ".join(
-            f"{_sort_commutative_operands(l.formula)} {l.stack}_{l.q}"
+            f"{sort_commutative_operands(l.formula_tree)} {l.stack}_{l.q}"
             for l in net.layers
         )
 
@@ -456,22 +423,6 @@ def _make_uniform_generator(
     return random.Random(int(rng.integers(1 << 62))).random
 
 
-@lru_cache(maxsize=4096)
-def _is_valid_at_layer_sizes(
-    formula: str,
-    hidden_size: int,
-    inner_size: int,
-    size_mismatch_rule: Literal["truncate", "pad"],
-) -> bool:
-    tree = language.parse_feed_forward_formula(formula)
-    return is_valid_formula(tree, hidden_size, inner_size, size_mismatch_rule)
-
-
-@lru_cache(maxsize=4096)
-def _sort_commutative_operands(formula: str) -> str:
-    return str(sort_commutative_operands(language.parse_feed_forward_formula(formula)))
-
-
 @lru_cache(maxsize=65536)
 def _encode_layer_features(
     formula: str,
@@ -505,5 +456,6 @@ def from_json(space_json: SpaceDescriptor) -> Space:
 
     A Space is the set of networks that an architecture search may evaluate. The entry
     "grammar", the rules for formulas of feed-forward networks, is not read."""
-    fields = {name: value for name, value in space_json.items() if name != "grammar"}
-    return Space(**fields | {"start": read_net(space_json["start"])})
+    fields = space_json | {"start": read_net(space_json["start"])}
+    del fields["grammar"]
+    return Space(**fields)

@@ -96,9 +96,7 @@ def _make_linear_maps_of_unit_weights(
     return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
-def compute_network_surface(
-    net: Net, surface_options: SurfaceOptions | None = None
-) -> Surface:
+def compute_network_surface(net: Net, surface_options: SurfaceOptions) -> Surface:
     """Return the output of a network with all weights 1 as a function of two inputs.
 
     The surface shows how nonlinear the feed-forward networks are (EfficientBERT,
@@ -108,9 +106,7 @@ def compute_network_surface(
     1e90, so that nothing overflows.
 
     net: description of the network, with the formula and size of each layer.
-    surface_options: what the paper leaves open, such as what replaces LayerNorm; None
-    takes the defaults."""
-    surface_options = surface_options or SurfaceOptions()
+    surface_options: what the paper leaves open, such as what replaces LayerNorm."""
     axis = np.linspace(
         surface_options.low, surface_options.high, surface_options.points
     )
