@@ -113,8 +113,8 @@ def _write_token_rows(
         disk.write_manifest(place)
 
 
-def split_into_chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items of an iterable in lists of up to 1,000 items."""
+def split_into_chunks(rows: Iterable[T], chunk_size: int = 1000) -> Iterator[list[T]]:
+    """Yield the items of an iterable in lists of up to `chunk_size` items."""
     rows = iter(rows)
-    while part := list(islice(rows, 1000)):
+    while part := list(islice(rows, chunk_size)):
         yield part
