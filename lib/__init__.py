@@ -172,7 +172,7 @@ def _check_model_fits_task(
 
     max_length: the number of tokens to which rows are cut."""
     from lib.core.names import Refused
-    from lib.model.parts import get_surgery_operations
+    from lib.model.parts import get_recorded_model_changes
     from lib.papers import encoder
     from lib.train import heads
 
@@ -187,7 +187,7 @@ def _check_model_fits_task(
             f"the model is a {name} of {config.num_labels} outputs, the task needs a "
             f"{head} of {task.output_width}: open it by lib.network(folder, task)"
         )
-    is_int8 = any(done["op"] == "int8" for done in get_surgery_operations(model))
+    is_int8 = any(done["op"] == "int8" for done in get_recorded_model_changes(model))
     if is_int8 or not any(weight.requires_grad for weight in model.parameters()):
         raise Refused(
             "the model is in int8 or frozen, so it has no gradients: take it before "
@@ -264,11 +264,11 @@ def trainer(
     from lib import data
     from lib.core import options
     from lib.train import learn
-    from lib.train.steps.pretrain import write_generated_text_tokenizer
+    from lib.train.steps.pretrain import write_toy_grammar_tokenizer
 
     task = data.find_task_by_name("toy", "BigramShift")
     with TemporaryDirectory() as folder:
-        tokenizer = write_generated_text_tokenizer(_Path(folder))
+        tokenizer = write_toy_grammar_tokenizer(_Path(folder))
     train = options.Train(
         epochs=5,
         batch=32,

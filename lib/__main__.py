@@ -164,7 +164,7 @@ def parse_profile_and_parameters(
     from lib.papers import grids
 
     grids.find_profile_settings(args.profile)  # An unknown profile is refused.
-    scope = grids.find_profile_of_parameters(vars(args))
+    scope = grids.make_profile_from_notebook_parameters(vars(args))
     lists = {name: getattr(args, name) for name in LISTS if getattr(args, name)}
     return scope, grids.get_notebook_parameters(scope) | lists
 
@@ -187,14 +187,14 @@ def list_planned_runs_of_notebooks(
     from lib.core.store import Store
     from lib.papers.grids import (
         describe_user_data_and_model,
-        get_attribute_of_profile_with_user_data,
+        get_user_data_attribute,
     )
 
     print_changed_table_warnings()
     grids, absent = {}, {}
     args.profile, values = parse_profile_and_parameters(args)
     lines = describe_user_data_and_model(args.profile)[1:]
-    if full := get_attribute_of_profile_with_user_data(args.profile, "data"):
+    if full := get_user_data_attribute(args.profile, "data"):
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
@@ -241,7 +241,7 @@ def describe_first_training_on_user_data(
     from lib.papers import grids
 
     trainings = [spec for spec in missing_specs if "train" in spec.args]
-    task = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
+    task = grids.get_user_data_attribute(profile, "task_title")
     if not (task and trainings):
         return ""
     whole_model = grids.teacher_spec(profile, task).float32_spec
@@ -271,7 +271,7 @@ def run_bag_of_words_and_print_scores(
     from lib.papers import frontier, grids
     from lib.stats.paired import SHARES
 
-    if not grids.get_attribute_of_profile_with_user_data(profile, "data"):
+    if not grids.get_user_data_attribute(profile, "data"):
         return
     for spec in specs:
         if spec.step != "bag_of_words":
@@ -282,7 +282,7 @@ def run_bag_of_words_and_print_scores(
             )
         )
         if run := time_forecast.store.find_run(spec):
-            (columns,) = grids.select_score_columns_by_task(profile).values()
+            (columns,) = grids.select_metrics_by_task(profile).values()
             is_share = columns[0].metric in SHARES
             print(
                 frontier.format_majority_and_bag_of_words_scores(run.metrics, is_share),
@@ -360,7 +360,7 @@ def make_missing_runs_and_pages(
                     specs,
                     store,
                     args.workers,
-                    call_after_run=pages.render_pages_completed_by_run,
+                    call_after_run=pages.mark_run_finished,
                     backend=args.backend,
                     time_forecast=clock,
                 )
@@ -396,7 +396,7 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
     from lib.cluster import sweep
     from lib.papers.grids import make_run_time_estimator
 
-    with data.allow_and_record_absent_data() as absent:
+    with data.plan_with_missing_data() as absent:
         grids, cannot, store = list_planned_runs_of_notebooks(args)
         clock = sweep.TimeForecast(store, make_run_time_estimator(args.profile))
         every = {}
@@ -457,13 +457,11 @@ def print_run_summary(args: argparse.Namespace) -> None:
     # The file of a user's data may have changed since, or lie elsewhere.
     with suppress(Refused, FileNotFoundError):
         task = opened.find_task_of_run(run)
-    scores = card.select_task_metrics(run, task).items()
+    scores = card.select_scores_of_task(run, task).items()
     print(
         f"{run.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}"
     )
-    print(
-        *card.format_lines_on_run_and_ancestors(make_spec_from_json(run.spec)), sep="\n"
-    )
+    print(*card.describe_provenance(make_spec_from_json(run.spec)), sep="\n")
     print(f"status {json.dumps(run.status)}")
     print(f"metrics {json.dumps(run.metrics)}")
     files = ", ".join(sorted(path.name for path in run.folder.iterdir()))
@@ -546,7 +544,7 @@ def export_model_of_run(args: argparse.Namespace) -> None:
         help="mini, or base, whose runs are made in the order of plan_base.csv",
     ),
 )
-def record_missing_runs_of_claims(args: argparse.Namespace) -> HasFailed:
+def execute_and_record_runs_of_claims(args: argparse.Namespace) -> HasFailed:
     """Make the runs that the papers' central claims still need, and record each.
 
     A run is one training or measurement. Its record is a copy without weights in a
@@ -560,7 +558,7 @@ def record_missing_runs_of_claims(args: argparse.Namespace) -> HasFailed:
     print_changed_table_warnings()
     store, profile = Store(), args.profile
     claims: Any = (
-        queue.select_central_and_project_claims(args.claims)
+        queue.select_claims_to_run(args.claims)
         if profile == queue.SCALE
         else queue.select_plan_lines(profile, args.claims)
     )
@@ -658,7 +656,7 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(command_line)
-    if fault := describe_unusable_setup():
+    if fault := find_environment_fault():
         print(f"error: {fault}", file=sys.stderr)
         return 2
     # Hide messages of transformers that are only of use in a run's log. Workers and
@@ -723,7 +721,7 @@ def list_missing_packages() -> list[str]:
     return missing
 
 
-def describe_unusable_setup() -> str:
+def find_environment_fault() -> str:
     """Return why no command can run on this machine, with the fix; "" where all can.
 
     Packages or notebooks may be missing, the locale may not be UTF-8, or a folder that

@@ -55,7 +55,7 @@ from lib.papers.nas_pruning import gated
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.options import Objective
 from lib.stats import metrics
-from lib.stats.cost import SHAPES, count_kept_indices_by_layer, flops
+from lib.stats.cost import SHAPES, compute_layer_widths_of_pruned_network, flops
 from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode_split
 from lib.train.steps.latency import read_wall_and_cpu_seconds
@@ -241,7 +241,7 @@ def trained(name, repeat, contender, rows):
 
     The share is of this process's best square matrix product. The slow habits get an
     eighth of the rows."""
-    loop.apply_numeric_settings(asdict(LEAN))
+    loop.set_dtype_threads_and_device(asdict(LEAN))
     (task, split, dev), numerics = tasks(rows)[name], LEAN
     if contender == HABITS:
         split, numerics = split.select_rows(np.arange(len(split) // 8)), FULL
@@ -532,7 +532,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
     )
     models = {
         uncut: {"shape": MODEL},
-        name: nas.make_random_pruned_model_descriptor(ratio, MODEL),
+        name: nas.describe_random_architecture_for_latency(ratio, MODEL),
     }
     how = {"models": models, "reference": uncut} | grids.make_latency_arguments(
         turns, 128, batch
@@ -547,7 +547,7 @@ def cutting(turns=50, ratio=0.3, batch=8):
             )
         )
     (surgery,) = spec.args["models"][name]["surgery"]
-    widths = count_kept_indices_by_layer(
+    widths = compute_layer_widths_of_pruned_network(
         {"heads": surgery["heads"], "neurons": surgery["neurons"]}
     )
     fewer = gated.count_masked_encoder_flops(shape) / gated.flops(

@@ -52,7 +52,7 @@ def begin(words, env, places):
     """Be `python -m lib` with these words, its outputs in files."""
     for number, place in enumerate(places, 1):
         os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT), number)
-    executors.take_environment_and_exit_with_parent(env)
+    executors.follow_parent_process(env)
     from lib.__main__ import main
 
     sys.exit(main(words))

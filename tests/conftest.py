@@ -36,7 +36,7 @@ from lib.model import backbone
 from lib.papers import grids
 from lib.stats import cost
 from lib.stats.cost import Shape
-from lib.train.steps.pretrain import write_generated_text_tokenizer
+from lib.train.steps.pretrain import write_toy_grammar_tokenizer
 
 # Files with commands, workers and kernels of their own. They take longest.
 FIRST = (
@@ -126,7 +126,7 @@ WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 def small_backbone(train, sentences=80, **sizes):
     """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with
     `train`."""
-    whole = grids.toy_backbone_spec()
+    whole = grids.toy_pretrained_encoder_spec()
     more = {
         "corpus": {"sentences": sentences, "seed": 0},
         "train": replace(train, weight_decay=0.01),
@@ -206,7 +206,7 @@ def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=13
     """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables
     are half as wide."""
     made = {"roberta": lambda: byte_level(folder, sentences), "mpnet": word_level}
-    tokenizer = made.get(family, lambda: write_generated_text_tokenizer(folder))()
+    tokenizer = made.get(family, lambda: write_toy_grammar_tokenizer(folder))()
     tables = len(tokenizer), positions, TYPES.get(family, 2)
     embedding = hidden // 2 if family == "electra" else hidden
     more = {"initializer_range": 0.2}
@@ -460,8 +460,8 @@ def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their
     place."""
     drawing = (
-        data.select_unseen_test_row_positions,
-        data.select_training_rows_without_unseen_text,
+        data.choose_test_rows_among_training_rows,
+        data.drop_training_rows_that_share_text_with_test_rows,
     )
     for function in (
         data.read_splits_cached,

@@ -237,13 +237,15 @@ def test_records_are_not_called_this_run():
         )
 
     assert (
-        compare.describe_source_of_scores(frame("record", ""), "mini")
+        compare.format_score_column_heading(frame("record", ""), "mini")
         == "recorded, mini"
     )
-    assert compare.describe_source_of_scores(frame("run", ""), "toy") == "this run, toy"
-    assert compare.describe_source_of_scores(frame(""), "toy") == "not run, toy"
     assert (
-        compare.describe_source_of_scores(frame("run", "record"), "mini")
+        compare.format_score_column_heading(frame("run", ""), "toy") == "this run, toy"
+    )
+    assert compare.format_score_column_heading(frame(""), "toy") == "not run, toy"
+    assert (
+        compare.format_score_column_heading(frame("run", "record"), "mini")
         == "this run and recorded, mini"
     )
 

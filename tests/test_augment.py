@@ -18,7 +18,7 @@ from lib.core.store import TrainingOutput
 from lib.data import Split
 from lib.model import backbone
 from lib.train import augment as words
-from lib.train.augment import STOP, iterate_augmented_text_pairs, split_into_words
+from lib.train.augment import STOP, iterate_pairs_of_text_variants, split_into_words
 from lib.train.batches import encode_split
 from lib.train.steps import augment as step
 
@@ -241,11 +241,11 @@ def test_nothing_to_replace(source, text):
 
 
 def test_each_side_varies_beside_the_original_of_the_other():
-    assert list(iterate_augmented_text_pairs([["one", "two"]])) == [
+    assert list(iterate_pairs_of_text_variants([["one", "two"]])) == [
         ("one", None),
         ("two", None),
     ]
-    assert list(iterate_augmented_text_pairs([["a", "b"], ["x", "y"]])) == [
+    assert list(iterate_pairs_of_text_variants([["a", "b"], ["x", "y"]])) == [
         ("a", "x"),
         ("b", "x"),
         ("a", "y"),
@@ -293,7 +293,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     made = [
         (*pair, y)
         for each, y in zip(sides, PAIRS.y, strict=True)
-        for pair in iterate_augmented_text_pairs(each)
+        for pair in iterate_pairs_of_text_variants(each)
     ]
     a, b, labels = zip(*made, strict=True)
     wanted = encode_split(

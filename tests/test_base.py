@@ -247,12 +247,12 @@ def test_a_task_with_few_rows_has_all_and_bermo_has_no_more():
     )
     assert (
         bermo.make_bermo_data_descriptor("base", "SST-2")["rows"]
-        == nas.make_pruning_data_descriptor("base", "SST-2")["rows"]
+        == nas.make_training_rows_descriptor("base", "SST-2")["rows"]
         == 4000
     )
     assert (
         bermo.make_bermo_data_descriptor("base", "SST-2")["drawn"]
-        == nas.make_pruning_data_descriptor("base", "SST-2")["drawn"]
+        == nas.make_training_rows_descriptor("base", "SST-2")["drawn"]
     )
 
 

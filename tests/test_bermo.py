@@ -48,7 +48,8 @@ def test_every_printed_hyperparameter_is_the_setting():
             table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
         ]
         assert (
-            len(numbers) and not settings.make_difference_mask(numbers).to_numpy().any()
+            len(numbers)
+            and not settings.mark_cells_that_differ_from_paper(numbers).to_numpy().any()
         ), name
 
 
@@ -353,7 +354,7 @@ def test_the_gap_of_all_and_none_has_exact_limits(runs):
     assert (gap.low > 0) == (gap.p < 0.05)  # three runs each are too few
 
 
-METRICS = grids.select_score_columns_by_task("mini")
+METRICS = grids.select_metrics_by_task("mini")
 
 
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
@@ -404,7 +405,7 @@ def test_gaps_are_of_pairs_that_did_not_collapse():
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {
         "SST-2": (5.0, 6)
     }
-    above = Runs(rows, rows[:0], "mini").estimate_differences_to_other_models("BERMo")
+    above = Runs(rows, rows[:0], "mini").estimate_differences_at_equal_width("BERMo")
     assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [
         *gaps.values()
     ]

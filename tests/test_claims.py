@@ -717,7 +717,7 @@ def test_a_recipe_has_one_name_at_every_profile():
         if notebook.make_notebook_id(path) == "ghostbert_t04_ablation"
     )
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         for scale, labels in names.items():
             rows = notebook.execute_grid_cell_and_list_rows_by_variable(
                 path, {"profile": scale}
@@ -906,7 +906,7 @@ def test_the_printed_value_of_a_mean_is_that_of_the_tasks_that_are_left():
 
 def test_a_printed_mean_needs_those_very_tasks():
     def value(table, task):
-        return SETTING.find_mean_effect_over_tasks(table, "x", task)
+        return SETTING.average_known_effect_over_tasks(table, "x", task)
 
     assert value({("x", "A"): 1.0, ("x", "B"): 4.0}, "A/B") == 2.5
     assert value({("x", "A"): 1.0}, "A/B") is None
@@ -1180,7 +1180,7 @@ def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
     whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
     assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
     assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
-    both = JudgingInputs(METRICS, "mini", effects).find_mean_effect_over_tasks(
+    both = JudgingInputs(METRICS, "mini", effects).average_known_effect_over_tasks(
         effects, "Ghost > Prune @ m=1", "SST-2/STS-B"
     )
     alone = [effects["Ghost > Prune @ m=1", task] for task in ("SST-2", "STS-B")]

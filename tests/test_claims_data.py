@@ -164,11 +164,12 @@ def test_a_formula_that_asks_for_what_is_not_there_is_refused(formula, message):
 
 
 def test_a_variable_of_an_expression_hides_a_name_of_math():
-    assert checks.evaluate_expression("2 * e", e=3) == 6
+    assert checks.evaluate_printed_equation("2 * e", e=3) == 6
     assert (
-        checks.evaluate_expression("c * tau^2", "c = 2 * gamma", tau=3, gamma=1) == 18
+        checks.evaluate_printed_equation("c * tau^2", "c = 2 * gamma", tau=3, gamma=1)
+        == 18
     )
-    assert checks.evaluate_expression("max(e, 2)") > 2.7
+    assert checks.evaluate_printed_equation("max(e, 2)") > 2.7
 
 
 def test_every_printed_column_feeds_a_claim_or_says_why_not():

@@ -146,8 +146,8 @@ def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     with pytest.raises(KeyboardInterrupt):
         make([spec], store, checkpoint_interval_seconds=0.0, backend="ray")
     watch.join()
-    until(lambda: store.look_up_run_and_state(spec)["state"] != "running")
-    assert store.look_up_run_and_state(spec)["state"] == "stopped" and checkpointed(
+    until(lambda: store.find_run_with_state(spec)["state"] != "running")
+    assert store.find_run_with_state(spec)["state"] == "stopped" and checkpointed(
         store, spec
     )
 
@@ -375,7 +375,7 @@ def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capf
     assert seen == [2] and list(lost) == [slow], lost
     assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]
     assert (
-        store.look_up_run_and_state(slow)["state"] == "died"
+        store.find_run_with_state(slow)["state"] == "died"
         and store.find_run(other).status["attempts"] == 2
     )
     assert make([slow, other], store, 2, True, backend=backend) == {}

@@ -61,7 +61,7 @@ def values(noise, count=300):
     return np.exp(labels + noise * rng.normal(size=count))[:, None], labels
 
 
-PRINTED = grids.select_score_columns_by_task("paper", efficientbert.COLUMNS)
+PRINTED = grids.select_metrics_by_task("paper", efficientbert.COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
 def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "EfficientBERT", "Base Model"
     found = compare.estimate_difference(
-        *both, grids.select_score_columns_by_task("paper", efficientbert.COLUMNS)
+        *both, grids.select_metrics_by_task("paper", efficientbert.COLUMNS)
     )
     means = (
         compare.average_scores_over_tasks(
@@ -158,15 +158,13 @@ def test_a_claim_is_judged_by_the_printed_average(frame):
     assert found.n_tasks == 5
     assert found.mean == pytest.approx(means["EfficientBERT"] - means["Base Model"])
     assert found.mean != pytest.approx(
-        compare.estimate_difference(
-            *both, grids.select_score_columns_by_task("paper")
-        ).mean,
+        compare.estimate_difference(*both, grids.select_metrics_by_task("paper")).mean,
         abs=0.5,
     )
 
 
 def test_both_correlations_are_columns_and_share_their_rows(frame):
-    of = grids.select_score_columns_by_task("paper", nas.COLUMNS)
+    of = grids.select_metrics_by_task("paper", nas.COLUMNS)
     names = ["STS-B Pearson", "STS-B Spearman"]
     shown = compare.make_score_table_by_task(frame, of, "here")["Base Model"]
     assert {("here", name) for name in (*names, "MNLI-mm")} <= shown.keys()
@@ -206,9 +204,7 @@ def test_what_the_papers_print():
     def shown(columns, profile_name="paper"):
         return {
             c.title: c.score_key
-            for own in grids.select_score_columns_by_task(
-                profile_name, columns
-            ).values()
+            for own in grids.select_metrics_by_task(profile_name, columns).values()
             for c in own
         }
 
@@ -248,7 +244,7 @@ def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
 
     def score(*names):
         training.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)
-        return TaskTraining.measure_selection_score(training, lambda: (said, {}))
+        return TaskTraining.compute_model_selection_score(training, lambda: (said, {}))
 
     assert score() == said["accuracy"] and score("f1") == said["f1"]
     assert score("accuracy", "f1") == (said["accuracy"] + said["f1"]) / 2

@@ -94,8 +94,11 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
     asked = {"dtype": "bfloat16", "threads": 1}
     told = r"'bfloat16', and this processor has none of avx512_bf16, amx_bf16, bf16: take 'float32'"
     with pytest.raises(ValueError, match=told):
-        loop.apply_numeric_settings(asked)
-    assert loop.apply_numeric_settings(asked | {"dtype": "float32"}).dtype == "float32"
+        loop.set_dtype_threads_and_device(asked)
+    assert (
+        loop.set_dtype_threads_and_device(asked | {"dtype": "float32"}).dtype
+        == "float32"
+    )
     spec = half(teacher()).inputs["start"]
     with pytest.raises(ValueError, match=told):
         execute(spec, store)
@@ -104,12 +107,12 @@ def test_bfloat16_is_refused_in_one_line_where_the_processor_lacks_it(plain, sto
 
 def test_a_gpu_has_bfloat16_whatever_the_processor_has(plain):
     assert (
-        loop.apply_numeric_settings(
+        loop.set_dtype_threads_and_device(
             {"dtype": "bfloat16", "threads": 1, "device": "cuda"}
         ).dtype
         == "bfloat16"
     )
-    loop.apply_numeric_settings({"dtype": "float32", "threads": 1})
+    loop.set_dtype_threads_and_device({"dtype": "float32", "threads": 1})
     spec = Spec("finetune", {"numerics": replace(HALF, device="cuda")})
     assert spec.float32_spec is spec
 
@@ -163,7 +166,7 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     todo = store.list_missing_specs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
     assert sweep.execute_specs([spec], store, workers=1) == {}
-    found = store.look_up_run_and_state(spec)
+    found = store.find_run_with_state(spec)
     assert (
         found["state"] == "finished"
         and found["run"].name == teacher().with_seed(0).name
@@ -179,11 +182,11 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
     done(store, spec)
     assert (
         not store.list_missing_specs([spec])
-        and store.look_up_run_and_state(spec)["run"].name == spec.name
+        and store.find_run_with_state(spec)["run"].name == spec.name
     )
     done(store, spec.float32_spec)
     assert (
-        store.look_up_run_and_state(spec)["run"].name == spec.name
+        store.find_run_with_state(spec)["run"].name == spec.name
     )  # its own comes first
 
 
@@ -193,7 +196,7 @@ def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store)
     done(store, spec.float32_spec)
     assert (
         not store.list_missing_specs([spec])
-        and store.look_up_run_and_state(spec)["run"].name == spec.float32_spec.name
+        and store.find_run_with_state(spec)["run"].name == spec.float32_spec.name
     )
     assert (
         list(store.list_missing_specs([spec], forbid_float32_replacement=True))[-1]
@@ -207,7 +210,7 @@ def test_a_lost_twin_is_told_at_the_row_that_asked_for_it(plain, store):
     (error,) = collect_results([Row(spec, model="a")], store, lost)["error"]
     assert list(lost) == [spec.float32_spec] and "lower Train.lr" in error
     assert collect_results([Row(spec, model="a")], store)["error"].item() == error
-    assert store.look_up_run_and_state(spec)["state"] == "failed"
+    assert store.find_run_with_state(spec)["state"] == "failed"
 
 
 def test_the_environment_of_a_run_tells_dtype_and_features(able):
@@ -245,7 +248,7 @@ def test_a_seed_that_is_not_whole_is_float32_throughout(claim, plain, store):
     (line, _) = evidence.describe_claim_progress([claim], store)
     assert "2 of 2 seeds, 0 runs left" in line
     assert (
-        store.look_up_run_and_state(third)["run"].float32_run.name
+        store.find_run_with_state(third)["run"].float32_run.name
         == third.float32_spec.name
     )
 
@@ -296,17 +299,17 @@ def test_pairs_have_one_dtype_and_are_counted_by_it():
     found = compare.pair_runs_by_task_and_seed(ours, theirs, COLUMNS)
     assert [pair.seed for pair in found] == [0, 1, 2, 4]
     counted = "3 in bfloat16, 1 in float32; 2 with runs of two dtypes do not count"
-    assert compare.describe_comparison_counts_by_dtype([*ours, *theirs]) == [
+    assert compare.describe_pair_counts_by_dtype([*ours, *theirs]) == [
         f"Tasks and seeds compared: {counted}"
     ]
     assert (
-        compare.describe_comparison_counts_by_dtype(ours[:3] + theirs[:3])
+        compare.describe_pair_counts_by_dtype(ours[:3] + theirs[:3])
         == []
-        == compare.describe_comparison_counts_by_dtype(ours)
+        == compare.describe_pair_counts_by_dtype(ours)
     )
     apart = "Tasks and seeds compared: 1 with runs of two dtypes do not count"
-    assert compare.describe_comparison_counts_by_dtype([ours[3], theirs[3]]) == [apart]
-    assert compare.describe_comparison_counts_by_dtype(
+    assert compare.describe_pair_counts_by_dtype([ours[3], theirs[3]]) == [apart]
+    assert compare.describe_pair_counts_by_dtype(
         ours[:1] + theirs[:1], [ours[4], theirs[4]]
     ) == ["Tasks and seeds compared: 1 in bfloat16, 1 in float32"]
 
@@ -318,21 +321,21 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     assert pair.seed == 0
     rows = compare.substitute_float32_for_mixed_dtypes([ours, theirs])
     assert [each["run"] for each in rows] == [ours["run"], plain["run"]]
-    assert compare.describe_comparison_counts_by_dtype(rows) == []
+    assert compare.describe_pair_counts_by_dtype(rows) == []
 
 
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_comparisons("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]
     assert estimates.count_planned_and_ended_seeds(
-        one, estimates.select_compared_rows_and_unify_dtypes(one, rows)
+        one, estimates.select_result_rows_in_one_dtype(one, rows)
     ) == (3, 3)
     rows[0] = row("a", 0, "float32")
-    own = estimates.select_compared_rows_and_unify_dtypes(one, rows)
+    own = estimates.select_result_rows_in_one_dtype(one, rows)
     assert estimates.count_planned_and_ended_seeds(one, own) == (3, 2)
     (group,) = estimates.pair_runs_of_compared_models(one, own, COLUMNS)
     assert [pair.seed for pair in group[0]] == [1, 2]
-    assert compare.describe_comparison_counts_by_dtype(own) == [
+    assert compare.describe_pair_counts_by_dtype(own) == [
         "Tasks and seeds compared: 2 in bfloat16; 1 with runs of two dtypes do not count"
     ]
 

@@ -41,8 +41,8 @@ def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     for text in nets:
         net = from_json(json.loads(text))
         with torch.device("meta"):
-            encoder = supernet.build_model_of_architecture(net)
-            model = supernet.build_model_of_architecture(
+            encoder = supernet.build_efficientbert_model(net)
+            model = supernet.build_efficientbert_model(
                 net, transformers.BertForSequenceClassification, num_labels=3
             )
         count, head = count_net_parameters(net, "with pooler"), 3 * net.hidden + 3
@@ -86,7 +86,7 @@ def test_the_printed_settings_are_those_of_the_specs():
     there = numbers[numbers["in Specs", "Value"] != "–"]
     assert (
         len(there) == 66
-        and not paper_settings.make_difference_mask(there).to_numpy().any()
+        and not paper_settings.mark_cells_that_differ_from_paper(there).to_numpy().any()
     )
     assert set(
         numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]
@@ -170,7 +170,7 @@ def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
 def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     net = efficientbert.find_network("Base Model")
     warm, cold = (
-        efficientbert.search_candidate_spec("paper", net, inherits)
+        efficientbert.brief_training_spec("paper", net, inherits)
         for inherits in (True, False)
     )
     read = warm.inputs["start"]
@@ -182,13 +182,13 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     assert (
         read.inputs["start"]
         == first
-        == efficientbert.search_stages_1_and_2_supernet_spec("paper")
+        == efficientbert.supernet_of_search_stages_1_and_2_spec("paper")
     )
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
     assert told.items() <= warm.args["data"].items()
-    small = efficientbert.search_candidate_spec(
+    small = efficientbert.brief_training_spec(
         "mini", efficientbert.scale_network_to_profile("Base Model", "mini"), False
     )
     assert (

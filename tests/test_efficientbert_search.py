@@ -109,7 +109,7 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
         for stage in ("single", "stage1", "stage2")
     ]
     assert {spec.inputs["start"] for spec in searches} == {
-        efficientbert.search_stages_1_and_2_supernet_spec("paper")
+        efficientbert.supernet_of_search_stages_1_and_2_spec("paper")
     }
 
 
@@ -215,7 +215,9 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (2000, 4000)
     assert last.args["data"]["held_out"] == 4000 and "teacher" in last.inputs
     assert {s.args["search"]["score"] for s in (one, last)} == {"loss"}
-    brief = search.short_training_spec("mini", search.find_base_network("mini"))
+    brief = search.brief_training_with_search_score_spec(
+        "mini", search.find_base_network("mini")
+    )
     assert brief.args["score"] == "loss" and brief.args["data"] == one.args["data"]
     assert brief.args["train"] == one.args["train"]
     assert (brief.args["train"]["epochs"], brief.args["train"]["lr"]) == (3, 3e-4)
@@ -223,7 +225,7 @@ def test_candidates_of_mini_are_scored_by_the_loss_on_all_held_out_rows(anywhere
         assert "score" not in search.search_stage_spec(profile, "stage1").args["search"]
         assert (
             "score"
-            not in search.short_training_spec(
+            not in search.brief_training_with_search_score_spec(
                 profile, search.find_base_network(profile)
             ).args
         )
@@ -287,7 +289,9 @@ def shrunk():
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
-        change.setattr(module, "backbone_spec", lambda profile, family="bert": first)
+        change.setattr(
+            module, "pretrained_encoder_spec", lambda profile, family="bert": first
+        )
     text = {"sentences": 60, "seed": 1}
     change.setattr(
         efficientbert,
@@ -348,7 +352,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
         assert spec.inputs["search"] == found
         model = backbone.load(make(spec).model_folder)[0]
         assert supernet.read_architecture_of_model(model) == make(found).metrics[name]
-    final = make(search.full_training_spec("toy", "CoLA", search=two))
+    final = make(search.final_training_spec("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
 
 
@@ -450,7 +454,7 @@ def test_scores_of_candidates_pair_by_name():
         for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
     found = measures.tabulate_search_and_final_scores_by_candidate(
-        parts, grids.select_score_columns_by_task("mini", efficientbert.COLUMNS)
+        parts, grids.select_metrics_by_task("mini", efficientbert.COLUMNS)
     ).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
@@ -487,7 +491,9 @@ def test_the_interval_of_tau_covers():
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "fit_promising_network_cascade", lambda *args: [])
+    monkeypatch.setattr(
+        samplers, "fit_classifiers_of_promising_networks", lambda *args: []
+    )
 
     def follow(*args):
         seen.extend(each["num_threads"] for each in threadpool_info())

@@ -171,8 +171,8 @@ def test_rows_of_a_page_are_made_in_place_of_claims(store, monkeypatch):
 
 def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
     with pytest.raises(ValueError, match="unknown claim: 'G11'"):
-        evidence.select_central_and_project_claims(["G11"])
-    every = evidence.select_central_and_project_claims()
+        evidence.select_claims_to_run(["G11"])
+    every = evidence.select_claims_to_run()
     assert {c["id"] for c in every} >= {
         line["id"] for line in lists.read_csv_in_published_folder("central")
     }
@@ -185,6 +185,6 @@ def test_the_queue_is_of_central_claims_and_our_own_at_new_seeds():
 @pytest.mark.papers("nas_pruning")
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
     cells = evidence.list_claim_specs_by_seed(lists.read_claims()["N1"], Store())[10]
-    found = evidence.find_architecture_searches_among_inputs(cells)
+    found = evidence.find_searches_and_random_draws_among_inputs(cells)
     assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
     assert {spec.seed for spec in found} == {10} and len(found) == len(cells)

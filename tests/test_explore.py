@@ -17,7 +17,7 @@ from lib.papers import frontier
 from lib.papers.efficientbert import drawings
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.report import artefact, explore, verdicts
-from lib.report.builder import split_html_and_digest
+from lib.report.builder import read_page_html_and_digest
 
 CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium")
 MOST = 6_500_000  # bytes of the page
@@ -47,7 +47,7 @@ def few():
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(explore.evidence, "list_notebook_runs_to_execute", lambda *_: few)
-        return explore.make_frontier_table("mini")
+        return explore.tabulate_score_and_cost_of_models("mini")
 
 
 @pytest.mark.papers("nas_pruning")
@@ -60,11 +60,11 @@ def test_no_point_is_there_before_a_model_is(monkeypatch):
     assert (
         len(explore.find_finished_notebook_runs(explore.FRONTIER, "mini").current) == 1
     )
-    assert explore.make_frontier_table("mini").empty
+    assert explore.tabulate_score_and_cost_of_models("mini").empty
 
 
 def test_every_comparison_has_the_numbers_of_verdicts():
-    shown = explore.plot_claim_comparisons(explore.read_verdicts_frame())
+    shown = explore.plot_claim_comparisons(explore.read_claim_comparisons())
     drawn, printed = {}, {}
     for trace in shown.traces:
         if trace["meta"]["rows"]:
@@ -77,7 +77,7 @@ def test_every_comparison_has_the_numbers_of_verdicts():
             printed |= {plain(name): value for name, value in pairs}
     assert len(drawn) == len(ONCE) > 100
     for line in ONCE:
-        word = verdicts.add_symbol_to_verdict_word(line["word"])
+        word = verdicts.format_verdict_word_with_symbol(line["word"])
         name = f"{line['claim']} {line['sentence']}: {word}"
         mean = line["estimate"]
         numbers = [number(line[key] or mean) for key in ("estimate", "low", "high")]
@@ -222,7 +222,9 @@ def test_in_jupyterlab_a_figure_is_html_that_needs_no_extension(monkeypatch):
     monkeypatch.setattr(artefact, "display", lambda told, **_: shown.append(told))
     page = artefact.Page("explore", {"profile": "mini"}, paths.FIGURES / "mini")
     artefact.display_text("", explore.make_plotly_script_html())
-    page.show_live_figure(explore.plot_claim_comparisons(explore.read_verdicts_frame()))
+    page.show_live_figure(
+        explore.plot_claim_comparisons(explore.read_claim_comparisons())
+    )
     script, figure = shown
     assert {*script, *figure} == {"text/html", "text/markdown"}
     assert "plotly.js v" in script["text/html"] and "live(" in figure["text/html"]
@@ -243,7 +245,7 @@ def test_pages_that_are_there_load_nothing_and_one_has_the_script():
         text = path.read_text()
         assert not outside(text), path
         is_live = (
-            path.stem == "explore" and split_html_and_digest(path)[1] != "promised"
+            path.stem == "explore" and read_page_html_and_digest(path)[1] != "promised"
         )
         assert ("plotly.js v" in text) == is_live, path
 
@@ -263,11 +265,13 @@ def page(few, tmp_path_factory):
             frame.top("mini", "Live"),
             explore.make_plotly_script_html(),
             explore.plot_score_against_cost(few).figure_html,
-            explore.plot_claim_comparisons(explore.read_verdicts_frame()).figure_html,
+            explore.plot_claim_comparisons(
+                explore.read_claim_comparisons()
+            ).figure_html,
             explore.plot_score_differences_from_baseline(
                 table, {"k = 5, 3/12, SST-2": 1.9}, *title
             ).figure_html,
-            explore.plot_turnable_surfaces(
+            explore.plot_interactive_surfaces(
                 shown.compute_network_surfaces_of_figure_5(21),
                 shown.DECADES,
                 "z",
@@ -316,7 +320,7 @@ def browser():
 
 def rows_of(**labels):
     """How many comparisons of `verdicts.csv` have these labels."""
-    table = explore.read_verdicts_frame()
+    table = explore.read_claim_comparisons()
     for name, values in labels.items():
         table = table[table[name].isin(values)]
     return len(table)

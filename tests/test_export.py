@@ -125,7 +125,7 @@ def stacked(mismatch):
     parts = Layer(FORMULAS[0], 2, 1), Layer(FORMULAS[1], 1, 1)
     like = transformers.BertConfig(vocab_size=60, max_position_embeddings=40)
     net = Net(48, width, 12, embedding, mismatch, parts)
-    return supernet.build_model_of_architecture(
+    return supernet.build_efficientbert_model(
         net, transformers.BertForSequenceClassification, like
     )
 

@@ -36,7 +36,7 @@ TEXT = (paths.PUBLISHED / "protocol_fair.md").read_text()
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         yield
 
 
@@ -108,7 +108,7 @@ def test_each_model_of_a_cell_has_its_rows_at_the_planned_seeds(claim, monkeypat
 
 def test_the_queue_makes_the_plan_in_its_order():
     order = [row["claim"] for row in PLANNED if row["claim"] in ("F13", "F12", "F20")]
-    picked = evidence.select_central_and_project_claims(["F20", "F12", "F13"])
+    picked = evidence.select_claims_to_run(["F20", "F12", "F13"])
     found = evidence.list_claim_specs_in_run_order(picked, Store())
     firsts = [
         found.index(
@@ -292,7 +292,7 @@ def test_distillations_are_the_runs_behind_students():
 
 
 def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
-    spec = ghostbert.model_variant_spec("mini", "SST-2", 3, "Ghost")
+    spec = ghostbert.table_model_spec("mini", "SST-2", 3, "Ghost")
     many = [Row(spec, task="SST-2", m=3, model="Ghost", seed=s) for s in (1, 2, 3)]
     shown = {}
 
@@ -490,7 +490,7 @@ def test_students_whose_losses_are_compared_have_one_teacher(claim_id):
         for row in select_compared_rows(
             [comparison], judging.list_grid_rows_of_claim(claim)
         ):
-            run = store.look_up_run_and_state(row.spec)["run"]
+            run = store.find_run_with_state(row.spec)["run"]
             if run and "teacher_score" in run.metrics:
                 scores[row["task"], row["seed"]].add(run.metrics["teacher_score"])
         assert all(len(of_seed) == 1 for of_seed in scores.values()), comparison.text

@@ -356,7 +356,7 @@ def test_a_full_disk_is_told_with_its_place_and_its_variable(
         ):
             assert each in str(told.value)
         assert there.find_run(TEACHER) is None and not list(place.rglob("*/.*"))
-        state = there.look_up_run_and_state(TEACHER)["state"]
+        state = there.find_run_with_state(TEACHER)["state"]
         assert state in ("failed", "died", "missing")
         assert state != "failed" or "No space left" in there.explain_missing_run(
             TEACHER
@@ -618,7 +618,7 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     assert told == "stopped; the same command goes on from the last checkpoints\n"
     assert (
         command.returncode == 130
-        and there.look_up_run_and_state(spec)["state"] == "stopped"
+        and there.find_run_with_state(spec)["state"] == "stopped"
     )
     assert not there.get_lock_path(spec).exists()
 
@@ -706,15 +706,15 @@ def test_a_run_that_is_noted_outside_of_the_block_starts_no_page(workbook):
     runs = [Spec("checkpoint", made_of).with_seed(seed) for seed in (0, 1)]
     grid = {path: {"grid": [Row(run) for run in runs]}}
     pages = site.Report("toy", {"profile": "toy"}, grid, {}, Store())
-    pages.render_pages_completed_by_run(runs[0])
+    pages.mark_run_finished(runs[0])
     with pages.render_pages_during_runs():
         pass
-    pages.render_pages_completed_by_run(runs[1])
+    pages.mark_run_finished(runs[1])
     (page,) = pages.builders
     assert not (page.unfinished_specs or page.failure_reason or page.last_tried_digest)
     pages = site.Report("toy", {"profile": "toy"}, grid, {}, Store())
     for run in runs:
-        pages.render_pages_completed_by_run(run)
+        pages.mark_run_finished(run)
     assert not (
         pages.builders[0].unfinished_specs or pages.builders[0].last_tried_digest
     )
@@ -986,7 +986,7 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path, monkeypatch):
     os.mkfifo(note)
     assert disk.read_disk_cache_or_compute("x", [], lambda: 5) == 5
     (tmp_path / "x.html").symlink_to(pipe)
-    assert builder.split_html_and_digest(tmp_path / "x.html") == ("", "")
+    assert builder.read_page_html_and_digest(tmp_path / "x.html") == ("", "")
 
 
 @pytest.mark.parametrize(

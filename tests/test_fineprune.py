@@ -25,7 +25,7 @@ from lib.core.names import derive_seed
 from lib.core.options import Numerics, Span, Targets, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.model import backbone, masks, mix
-from lib.model.parts import get_encoder, get_layers, get_surgery_operations
+from lib.model.parts import get_encoder, get_layers, get_recorded_model_changes
 from lib.papers.bermo import schedules
 from lib.papers.bermo.options import Mix, Prune
 from lib.stats import metrics
@@ -120,7 +120,7 @@ def test_spans_are_saved_and_found_again(runs):
     found, arrays = marks(loop.predict_logits(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.read_arrays("predictions")["spans"])
     assert found["span_f1"] == run.metrics["span_f1"]
-    assert [op["op"] for op in get_surgery_operations(model)] == ["mix", "keep"]
+    assert [op["op"] for op in get_recorded_model_changes(model)] == ["mix", "keep"]
 
 
 @pytest.mark.parametrize("name", MASKED)
@@ -397,7 +397,7 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     calls = stop_at(monkeypatch, losses, "compute_prediction_losses", 6, RuntimeError)
     with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0)
-    assert other.look_up_run_and_state(CHAIN[name])["state"] == "failed"
+    assert other.find_run_with_state(CHAIN[name])["state"] == "failed"
     run = execute(
         CHAIN[name], other, keep_weights=True, checkpoint_interval_seconds=0.0
     )

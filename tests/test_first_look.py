@@ -41,7 +41,7 @@ def test_what_a_page_leaves_out_is_made_for_a_reader_who_names_a_seed(page):
     for label, values in AWAY[page].items():
         left, every = labels(page, label), labels(page, label, seeds=[0])
         assert left == every - {*values} and left and {*values} <= every
-    assert planned.read_skipped_run_label_values("mini", page) == {}
+    assert planned.read_label_values_left_out_at_profile("mini", page) == {}
 
 
 def test_a_reader_who_names_a_row_has_it():

@@ -54,7 +54,7 @@ NAMES = [
     r"10 epochs of the first stage at 1e-4, kernels at 1e-2",  # trial D8 of base
     r"for 10 epochs where 25 are printed",
 ]
-READINGS = ".first_verdict_text", ".verdict_text_with_symbol"
+READINGS = ".verdict_text_of_first_comparison", ".verdict_text_with_symbol"
 PARTS = dict(part.partition("\n\n")[::2] for part in f"\n{TEXT}".split("\n## ")[1:])
 
 
@@ -85,7 +85,7 @@ def found(tmp_path_factory):
     ids = dict.fromkeys(
         [*judging.list_central_claim_ids(), *(id for _, id, *_ in FIELD.findall(TEXT))]
     )
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         return judging.judge_claims(list(ids), store)
 
 
@@ -95,7 +95,7 @@ def found_at_base(tmp_path_factory):
     store = Store(
         tmp_path_factory.mktemp("none") / "runs", paths.ROOT / "data" / "records"
     )
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         return judging.judge_planned_claims("base", store)
 
 
@@ -161,7 +161,10 @@ def test_each_field_names_one_comparison_that_is_measured(found, found_at_base):
         if end == ".printed_effect_text":
             assert verdict.printed_effect_text != "–", (id, keys)
         assert str(verdict) != "not measured", (id, keys)
-        assert end not in READINGS or verdict.first_verdict_text != "not measured", (
+        assert (
+            end not in READINGS
+            or verdict.verdict_text_of_first_comparison != "not measured"
+        ), (
             id,
             keys,
         )
@@ -212,7 +215,7 @@ def test_the_block_of_the_readme_is_that_of_the_records(found, found_at_base):
 
 def test_a_record_that_is_gone_changes_the_text(found, found_at_base, tmp_path):
     empty = Store(tmp_path / "runs", tmp_path / "records")
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         none = judging.judge_claims(list(found), empty)
         none_at_base = judging.judge_planned_claims("base", empty)
     before = judging.fill_findings_template(found, found_at_base)

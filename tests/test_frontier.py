@@ -69,7 +69,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
     rows = {row["model"]: row["spec"] for row in grid()}
     table = [
-        ghostbert.model_variant_spec("toy", "CoLA", 3, model).with_seed(0)
+        ghostbert.table_model_spec("toy", "CoLA", 3, model).with_seed(0)
         for model in ghostbert.MODELS
     ]
     assert [rows["Width"], rows["GhostBERT"]] == table
@@ -182,7 +182,7 @@ def test_a_model_of_another_size_than_its_plan_is_left_out(name, m, ops):
         count_parameters(backbone.build_random_model(*own, more))["parameters"]
         for more in ((), ops)
     )
-    explain = partial(frontier.explain_unplanned_parameter_count, "toy", name, m)
+    explain = partial(frontier.explain_parameter_count_mismatch, "toy", name, m)
     assert pruned < whole and explain(pruned, whole) is None
     for wrong in (whole, pruned + 1):
         assert explain(wrong, whole).startswith(f"left out {name} at {m}/12: its model")

@@ -122,7 +122,7 @@ def test_a_jump_ends_at_the_bounds():
     c = control(replace(PLAIN, share=1.0, weight=0.0))
     alphas, gradient = OPEN.copy(), ZERO.copy()
     alphas[:4], gradient[:6] = -5, (1e-9, -1e-9, 3, -3, 1e-9, -2)
-    moved, _, note = c.compute_alpha_update(alphas, ZERO, gradient, 0, 10)
+    moved, _, note = c.compute_gate_logits_after_step(alphas, ZERO, gradient, 0, 10)
     assert moved[:6].tolist() == [-5, 5, -5, 5, -5, 5] and (moved[6:] == 5).all()
     assert note.tolist() == [0.3, c.compute_cost_ratio_of_alphas(moved), 1, 2]
 
@@ -130,7 +130,7 @@ def test_a_jump_ends_at_the_bounds():
 def test_as_reported_one_step_takes_off_a_tenth():
     """The overshoot: 10 % of all gates at once, where the schedule asked for 0.03 %."""
     c = control(replace(PLAIN, ratio=0.98))
-    moved, _, note = c.compute_alpha_update(OPEN, ZERO, ZERO, 0, 1)
+    moved, _, note = c.compute_gate_logits_after_step(OPEN, ZERO, ZERO, 0, 1)
     assert note[2] == 4 * (2 + 120) and 1 - c.compute_cost_ratio_of_alphas(
         moved
     ) == pytest.approx(0.126, abs=0.001)
@@ -140,7 +140,7 @@ def test_turns_take_the_same_share_of_every_region():
     c, random = control(), np.random.default_rng(0)
     wanted = np.concatenate([np.arange(4), np.arange(12, 112), np.arange(1212, 1222)])
     eager = random.normal(size=4848)
-    order = c.interleave_gates_of_regions(wanted, eager, random.random(8))
+    order = c.alternate_gates_between_layers_and_kinds(wanted, eager, random.random(8))
     assert sorted(order) == sorted(wanted)
     for end in range(1, len(order) + 1):
         counts = np.bincount(c.region[order[:end]], minlength=8)
@@ -159,7 +159,7 @@ def test_heads_and_neurons_switch_off_at_the_same_rate_over_many_steps():
     random, heads, neurons = np.random.default_rng(0), 0, 0
     c = control(replace(OURS, ratio=0.99))
     for step in range(250):
-        moved, _, _ = c.compute_alpha_update(
+        moved, _, _ = c.compute_gate_logits_after_step(
             OPEN, ZERO, random.normal(size=4848) ** 2, step + 400, 2000
         )
         heads += (moved < 0)[c.region % 2 == 0].mean()
@@ -174,7 +174,7 @@ def noise(c, steps, scale, seed):
     bias = random.normal(size=number) * scale
     for step in range(steps):
         gradient = bias + scale * random.normal(size=number)
-        alphas, average, note = c.compute_alpha_update(
+        alphas, average, note = c.compute_gate_logits_after_step(
             alphas, average, gradient, step, steps
         )
         notes.append(note)
@@ -201,7 +201,7 @@ def test_it_lands(shape, ratio, scale, memory):
     to trim."""
     c = control(replace(OURS, ratio=ratio, memory=memory), shape)
     alphas, average, curve = noise(c, 30, scale, seed=1)
-    trimmed, taken = c.trim_gates_to_target_cost(alphas, average)
+    trimmed, taken = c.correct_final_gates_to_target_cost(alphas, average)
     head = gated.count_head_flops(shape.hidden, shape.hidden // shape.heads)
     assert abs(c.compute_cost_ratio_of_alphas(trimmed) / ratio - 1) <= 0.01
     assert (
@@ -209,7 +209,7 @@ def test_it_lands(shape, ratio, scale, memory):
         == len(taken)
         <= head / gated.count_neuron_flops(shape.hidden) + 1
     )
-    assert np.bincount(c.region, c.find_active_gates(trimmed)).min() >= 1
+    assert np.bincount(c.region, c.compute_open_gate_mask(trimmed)).min() >= 1
     assert (
         np.abs(curve[:, 1] - curve[:, 0]) <= head / c.full
     ).all()  # one gate, at every step
@@ -225,13 +225,15 @@ def test_below_the_target_gates_switch_on_and_none_off():
     c = control(replace(OURS, schedule="none", ratio=0.5))
     alphas = np.where(np.arange(4848) % 5 < 2, 5.0, -5.0)
     before = c.compute_cost_ratio_of_alphas(alphas)
-    moved, _, note = c.compute_alpha_update(alphas, ZERO, np.full(4848, -1.0), 0, 10)
+    moved, _, note = c.compute_gate_logits_after_step(
+        alphas, ZERO, np.full(4848, -1.0), 0, 10
+    )
     assert (
         before < c.compute_cost_ratio_of_alphas(moved)
         and note[2] == 0
         and note[3] == (moved > alphas).sum() > 0
     )
-    kept, _, note = c.compute_alpha_update(
+    kept, _, note = c.compute_gate_logits_after_step(
         alphas, ZERO, np.full(4848, 1.0), 0, 10
     )  # nobody wants to
     assert note[2:].tolist() == [0, 0] and (kept == alphas).all()
@@ -260,8 +262,8 @@ def test_memory_averages_the_gradients():
     c = control(replace(OURS, memory=0.5, weight=0.0, schedule="none", ratio=0.999))
     a, b = np.zeros(4848), np.zeros(4848)
     a[700], b[700], b[800] = -3.0, 1.2, 0.1
-    _, average, _ = c.compute_alpha_update(OPEN, ZERO, a, 0, 9)
-    alphas, average, _ = c.compute_alpha_update(OPEN, average, b, 1, 9)
+    _, average, _ = c.compute_gate_logits_after_step(OPEN, ZERO, a, 0, 9)
+    alphas, average, _ = c.compute_gate_logits_after_step(OPEN, average, b, 1, 9)
     assert average[[700, 800]] == pytest.approx([0.5 * 1.2 + 0.25 * -3.0, 0.05])
     assert alphas[800] == -5 and alphas[700] == 5  # 700 wants to stay on average
 
@@ -274,22 +276,22 @@ def test_a_region_is_never_emptied():
         c = control(options)
         alphas, average = OPEN, ZERO
         for step in range(5):
-            alphas, average, _ = c.compute_alpha_update(
+            alphas, average, _ = c.compute_gate_logits_after_step(
                 alphas, average, np.ones(4848) + np.arange(4848), step, 5
             )
-        assert np.bincount(c.region, c.find_active_gates(alphas)).min() == 1
+        assert np.bincount(c.region, c.compute_open_gate_mask(alphas)).min() == 1
 
 
 def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
     c = control(replace(OURS, ratio=0.3))
-    trimmed, taken = c.trim_gates_to_target_cost(OPEN, np.arange(4848.0))
+    trimmed, taken = c.correct_final_gates_to_target_cost(OPEN, np.arange(4848.0))
     assert (
         -0.001 < c.compute_cost_ratio_of_alphas(trimmed) / 0.3 - 1 <= 0
         and len(taken) == (trimmed < 0).sum()
     )
-    again, none = c.trim_gates_to_target_cost(trimmed, np.arange(4848.0))
+    again, none = c.correct_final_gates_to_target_cost(trimmed, np.arange(4848.0))
     assert len(none) == 0 and (again == trimmed).all()
-    up, switched = c.trim_gates_to_target_cost(
+    up, switched = c.correct_final_gates_to_target_cost(
         np.where(np.arange(4848) % 50, -5.0, 5.0), np.arange(4848.0)
     )
     assert (
@@ -301,11 +303,11 @@ def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer()
     c = GateController(
         replace(OURS, ratio=0.36), {"inputs": 10}, lambda sums: sums["inputs"]
     )
-    alphas, _ = c.trim_gates_to_target_cost(np.full(10, 5.0), np.arange(10.0))
-    assert c.find_active_gates(alphas).tolist() == [True] * 3 + [False] * 7
+    alphas, _ = c.correct_final_gates_to_target_cost(np.full(10, 5.0), np.arange(10.0))
+    assert c.compute_open_gate_mask(alphas).tolist() == [True] * 3 + [False] * 7
     near = np.where(np.arange(10) < 4, 5.0, -5.0)
     assert (
-        c.trim_gates_to_target_cost(near, np.arange(10.0))[0] == near
+        c.correct_final_gates_to_target_cost(near, np.arange(10.0))[0] == near
     ).all()  # 0.4 is nearer than 0.3
 
 
@@ -314,7 +316,9 @@ def test_random_architectures_have_the_wanted_cost(ratio):
     c = control(replace(OURS, ratio=ratio))
     shares = []
     for seed in range(5):
-        on = gates.sample_gates_at_target_cost(c.options, c.sizes, c.cost, seed)
+        on = gates.sample_random_architecture_at_target_flops(
+            c.options, c.sizes, c.cost, seed
+        )
         assert (
             -0.001 < c.compute_cost_ratio_of_gates(on) / ratio - 1 <= 0
         )  # as searched ones end: within a neuron
@@ -331,7 +335,7 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
     sizes = {(0, "heads"): 4, (0, "ffn"): 30, (1, "heads"): 4, (1, "ffn"): 30}
     numbers = [1, 12, 4, 3]
     drawn = [
-        gates.sample_random_gates_per_region(sizes, numbers, seed)
+        gates.sample_random_architecture_with_layer_sizes(sizes, numbers, seed)
         for seed in range(400)
     ]
     ends = np.cumsum(list(sizes.values()))[:-1]
@@ -340,7 +344,7 @@ def test_random_architectures_of_given_sizes_keep_the_numbers_of_each_region():
             on.dtype == bool and [part.sum() for part in np.split(on, ends)] == numbers
         )
     assert np.array_equal(
-        drawn[3], gates.sample_random_gates_per_region(sizes, numbers, 3)
+        drawn[3], gates.sample_random_architecture_with_layer_sizes(sizes, numbers, 3)
     )
     share = np.mean(drawn, 0)  # each part of a region has the same chance
     wanted = np.repeat([1 / 4, 12 / 30, 1, 3 / 30], list(sizes.values()))

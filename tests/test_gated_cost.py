@@ -120,7 +120,7 @@ def test_inputs_and_qkv_dimensions():
 
 
 def test_counts_of_an_architecture():
-    found = cost.count_kept_indices_by_layer(
+    found = cost.compute_layer_widths_of_pruned_network(
         {"heads": [[0, 3], [1]], "neurons": [[5], [1, 2, 3]]}
     )
     assert found == [{"heads": 2, "ffn": 1}, {"heads": 1, "ffn": 3}]

@@ -8,7 +8,7 @@ import torch
 
 from lib.core.names import Refused
 from lib.model import backbone, gates
-from lib.model.parts import count_parameters, get_layers, get_surgery_operations
+from lib.model.parts import count_parameters, get_layers, get_recorded_model_changes
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning import gated, gating
 
@@ -36,7 +36,7 @@ def read(model):
     """The architecture of a gated model, by the rule of
     lib.papers.nas_pruning.control."""
     sizes, _ = gating.count_gates_and_make_flops_function(
-        model, get_surgery_operations(model)[-1]["regions"]
+        model, get_recorded_model_changes(model)[-1]["regions"]
     )
     alphas = torch.cat(
         [alpha.detach() for alpha in gates.get_gate_logits(model).values()]
@@ -135,7 +135,7 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
     torch.testing.assert_close(logits(model, batch), hard, atol=1e-12, rtol=0)
     backbone.save(model.float(), tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert get_surgery_operations(again) == [{"op": "keep"} | found]
+    assert get_recorded_model_changes(again) == [{"op": "keep"} | found]
     assert torch.equal(logits(again, batch), logits(model, batch))
     whole, cost = gating.count_gates_and_make_flops_function(tiny(family), regions)
     left = [len(kept) for parts in zip(*found.values(), strict=True) for kept in parts]
@@ -158,7 +158,7 @@ def test_detached_gates_leave_the_model_as_it_was(
     assert gates.has_gates(model)
     assert not torch.equal(logits(model, batch), logits(tiny(family), batch))
     gates.remove_gates(model)
-    assert not gates.has_gates(model) and get_surgery_operations(model) == []
+    assert not gates.has_gates(model) and get_recorded_model_changes(model) == []
     assert [name for name, _ in model.named_parameters()] == names
     assert torch.equal(logits(model, batch), logits(tiny(family), batch))
 
@@ -182,7 +182,7 @@ def test_gates_are_refused_where_they_do_not_fit(tiny):
         apply_surgery(model, {"op": "gates", "regions": ["neurons"]})
     with pytest.raises(Refused, match="'heads' and 'qkv' both mask .*: take one"):
         apply_surgery(model, {"op": "gates", "regions": ["qkv", "ffn", "heads"]})
-    assert get_surgery_operations(model) == [] and not gates.has_gates(model)
+    assert get_recorded_model_changes(model) == [] and not gates.has_gates(model)
     apply_surgery(
         model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3}
     )

@@ -26,7 +26,7 @@ from lib.model.parts import (
     count_parameters,
     get_encoder,
     get_layers,
-    get_surgery_operations,
+    get_recorded_model_changes,
 )
 from lib.model.surgery import apply_surgery
 from lib.papers.published import read_table
@@ -572,8 +572,8 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
     assert (
-        get_surgery_operations(again)
-        == get_surgery_operations(model)
+        get_recorded_model_changes(again)
+        == get_recorded_model_changes(model)
         == operations(ghost)
     )
     assert again.config._attn_implementation == model.config._attn_implementation
@@ -674,7 +674,7 @@ def test_what_does_not_go_together_is_refused_before_anything_changes(
     before_it = told(model)
     with pytest.raises(ValueError, match=message) as caught:
         apply_surgery(model, op)
-    assert "\n" not in str(caught.value) and get_surgery_operations(model) == before
+    assert "\n" not in str(caught.value) and get_recorded_model_changes(model) == before
     assert told(model) == before_it
 
 

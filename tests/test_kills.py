@@ -179,7 +179,7 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path_factory, count
             root.glob("runs/*/*.lock")
         )
         for path in folder.glob("*_fine.html"):
-            assert builder.split_html_and_digest(path)[1]
+            assert builder.read_page_html_and_digest(path)[1]
 
     (root := tmp_path / "whole").mkdir()
     assert begun(root, "tidy").wait() == 0

@@ -206,7 +206,9 @@ def test_many_comparisons_can_be_held_to_their_tables():
 def test_a_committed_page_is_of_the_committed_records(path):
     """Else: make the page again from the records, with the profile of its folder."""
     (digest,) = re.findall(r"ade of .*, records `(\w+)`\.", path.read_text())
-    assert digest == judging.digest_notebook_records(path.name.partition(".")[0])
+    assert digest == judging.digest_results_shown_by_notebook(
+        path.name.partition(".")[0]
+    )
 
 
 COURSES = [path for path in PAGES if "00_" in path.name]
@@ -227,7 +229,8 @@ def first_line(text):
 
 
 def answers(line):
-    """Whether a line says a number, and not how many verdicts there are, or why none."""
+    """Whether a line says a number, and not how many verdicts there are, or why
+    none."""
     has_number = re.search(r"(?<![\w@])[+−-]?\d", line)
     return bool(WITHOUT.match(line) or has_number) and not COUNT.match(line)
 
@@ -255,7 +258,8 @@ def test_a_count_of_words_and_an_empty_line_are_no_answer(line, is_one):
 
 @pytest.mark.parametrize("path", map(of_page, ANSWERS))
 def test_the_picture_of_a_page_stands_above_its_tables(path):
-    """On the first screen: below the answer, and with nothing but sentences before it."""
+    """On the first screen: below the answer, and with nothing but sentences before
+    it."""
     text = path.read_text()
     before, picture, _ = text.partition("\n![")
     assert not picture or not re.search(r"^(\||#{2,6} |\*\*Question)", before, re.M)
@@ -273,7 +277,7 @@ def test_no_picture_is_told_in_the_words_of_a_cell():
 @pytest.mark.papers("ghostbert")
 def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
     page, rows = "ghostbert_t03_pruned_vs_ghost", judging.read_verdicts_csv()
-    before = judging.digest_notebook_records(page)
+    before = judging.digest_results_shown_by_notebook(page)
     place = next(i for i, row in enumerate(rows) if row["claim"] == "G1")
     for key, value in {
         "estimate": "9.9",
@@ -288,12 +292,12 @@ def test_a_comparison_that_changes_makes_its_page_old(monkeypatch):
         old = rows[place][key] == value or (
             key == "holm" and float(rows[place]["holm"]) < 0.05
         )
-        assert (judging.digest_notebook_records(page) == before) == old, key
+        assert (judging.digest_results_shown_by_notebook(page) == before) == old, key
     monkeypatch.setattr(judging, "read_verdicts_csv", lambda: rows)
     assert (
-        judging.digest_notebook_records(page)
+        judging.digest_results_shown_by_notebook(page)
         == before
-        != judging.digest_notebook_records("nas_t05_random_architectures")
+        != judging.digest_results_shown_by_notebook("nas_t05_random_architectures")
     )
 
 
@@ -313,7 +317,8 @@ def list_kept():
 
 
 def unkept(text, kept):
-    """The files that a page names and git does not keep; code of several words is a reader's."""
+    """The files that a page names and git does not keep; code of several words is a
+    reader's."""
     words = CODED.sub(lambda code: "" if " " in (code[1] or " ") else code[1], text)
     names = {name.lstrip("./") for name in FILE.findall(words)}
     ends = tuple(f"/{path}" for path in kept)

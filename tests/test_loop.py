@@ -22,7 +22,7 @@ from lib.model.parts import get_encoder, set_dropout
 from lib.model.surgery import apply_surgery
 from lib.train import loop, losses
 from lib.train.batches import EncodedRows, make_batch, shuffle_row_numbers_into_batches
-from lib.train.lean import UsedEmbeddingRows, restrict_training_to_used_embeddings
+from lib.train.lean import TrainableEmbeddingRows, train_only_embedding_rows_in_data
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9
@@ -177,7 +177,7 @@ def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     with_rows, result = fitted(
         tiny, RunWriter(tmp_path / "a"), train(**changes), evaluate=evaluate
     )
-    monkeypatch.setattr(loop, "restrict_training_to_used_embeddings", untouched)
+    monkeypatch.setattr(loop, "train_only_embedding_rows_in_data", untouched)
     without, expected = fitted(
         tiny, RunWriter(tmp_path / "b"), train(**changes), evaluate=evaluate
     )
@@ -191,9 +191,9 @@ def test_the_table_is_whole_afterwards(family, tiny):
     table = get_encoder(model).embeddings.word_embeddings
     before, ids = table.weight.detach().clone(), data.columns["input_ids"]
     used = sorted({pad, *np.concatenate(ids).tolist()})
-    with restrict_training_to_used_embeddings(model, data, 0.0):
+    with train_only_embedding_rows_in_data(model, data, 0.0):
         inner = get_encoder(model).embeddings.word_embeddings
-        assert isinstance(inner, UsedEmbeddingRows)
+        assert isinstance(inner, TrainableEmbeddingRows)
         assert inner.weight.shape == (len(used), table.embedding_dim)
         assert not any(p is table.weight for p in model.parameters())
         batch = make_batch(data, range(4))
@@ -213,7 +213,7 @@ def test_the_table_is_whole_afterwards(family, tiny):
 def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
     model, batch = tiny(), {"input_ids": torch.tensor([[55, 7, 58]])}
     expected = logits(model, batch)
-    with restrict_training_to_used_embeddings(model, encoded(), 0.0):
+    with train_only_embedding_rows_in_data(model, encoded(), 0.0):
         assert torch.equal(logits(model, batch), expected)
         with torch.no_grad():
             get_encoder(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(
@@ -228,7 +228,7 @@ def test_the_table_is_whole_after_an_error(tiny):
     model = tiny()
     with (
         pytest.raises(Interrupted),
-        restrict_training_to_used_embeddings(model, encoded(), 0.0),
+        train_only_embedding_rows_in_data(model, encoded(), 0.0),
     ):
         raise Interrupted
     assert type(get_encoder(model).embeddings.word_embeddings) is nn.Embedding
@@ -240,7 +240,7 @@ def test_masked_lm_heads_and_weight_decay_train_the_whole_table(
     family, masked_lm, decay, tiny
 ):
     model = tiny(family, masked_lm=masked_lm)
-    with restrict_training_to_used_embeddings(model, encoded(), decay):
+    with train_only_embedding_rows_in_data(model, encoded(), decay):
         assert type(get_encoder(model).embeddings.word_embeddings) is nn.Embedding
 
 
@@ -576,18 +576,20 @@ def test_batches_of_ones_own(tiny, tmp_path):
 def test_a_run_is_where_its_numerics_say(monkeypatch):
     assert list_non_default_fields(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    loop.apply_numeric_settings(list_non_default_fields(NUMERICS))
+    loop.set_dtype_threads_and_device(list_non_default_fields(NUMERICS))
     assert (
         loop.get_device().type == "cpu"
     )  # a GPU at hand does not draw runs of the CPU to it
-    loop.apply_numeric_settings(
+    loop.set_dtype_threads_and_device(
         list_non_default_fields(replace(NUMERICS, device="cuda"))
     )
     assert loop.get_device().type == "cuda"
-    loop.apply_numeric_settings(list_non_default_fields(NUMERICS))
+    loop.set_dtype_threads_and_device(list_non_default_fields(NUMERICS))
     assert loop.get_device().type == "cpu"
 
 
 def test_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="'tpu'; allowed: '', 'cuda'"):
-        loop.apply_numeric_settings({"dtype": "float32", "threads": 1, "device": "tpu"})
+        loop.set_dtype_threads_and_device(
+            {"dtype": "float32", "threads": 1, "device": "tpu"}
+        )

@@ -14,7 +14,7 @@ from lib.train.losses import (
 )
 from lib.train.matching import (
     Match,
-    compute_matching_loss_terms,
+    compute_layerwise_distillation_terms,
     pair_student_with_teacher_layers,
 )
 
@@ -127,9 +127,9 @@ def test_matches_against_numpy(mask):
         "blocks": mse(student["attention"][1], teacher["attention"][2]),
     }
     assert values(
-        compute_matching_loss_terms(matches, student, teacher, REAL)
+        compute_layerwise_distillation_terms(matches, student, teacher, REAL)
     ) == pytest.approx(expected, rel=1e-6)
-    same = compute_matching_loss_terms(
+    same = compute_layerwise_distillation_terms(
         [Match("ffn", "ffn", pair_student_with_teacher_layers(2, 2), mask)],
         student,
         student,
@@ -142,7 +142,7 @@ def test_states_go_through_the_students_projection():
     student, teacher = made(1, 0), made(1, 1)
     model = torch.nn.Module()
     model.projection = torch.nn.Linear(4, 4)
-    (value,) = compute_matching_loss_terms(
+    (value,) = compute_layerwise_distillation_terms(
         [Match("a", "ffn", projects_student=True)], student, teacher, REAL, model
     ).values()
     expected = (model.projection(student["ffn"][0]) - teacher["ffn"][0]).square().mean()
@@ -164,11 +164,11 @@ def test_heads_are_those_that_are_left_or_must_be_as_many():
         (scores["scores"][i] - whole["scores"][i][:, kept[i]]).square().mean().item()
         for i in (0, 1)
     )
-    assert values(compute_matching_loss_terms([match], scores, whole, REAL))[
+    assert values(compute_layerwise_distillation_terms([match], scores, whole, REAL))[
         "attention"
     ] == pytest.approx(expected, rel=1e-6)
     with pytest.raises(ValueError, match="2 heads in the student, 4 in the teacher"):
-        compute_matching_loss_terms(
+        compute_layerwise_distillation_terms(
             [
                 Match(
                     "attention", "scores", distance=compute_attention_mean_squared_error

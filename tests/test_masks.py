@@ -22,7 +22,7 @@ from lib.model.masks import (
     make_global_top_k_masks,
     make_top_k_mask,
 )
-from lib.model.parts import count_parameters, get_layers, get_surgery_operations
+from lib.model.parts import count_parameters, get_layers, get_recorded_model_changes
 from lib.model.surgery import apply_surgery
 from lib.papers.bermo import pruning
 from lib.papers.bermo.options import Prune
@@ -327,7 +327,7 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(
         "neurons": [66, 96],
     }
     heads, neurons = [[0, *range(4, 12)], [0]], [list(range(30, 96)), list(range(96))]
-    assert get_surgery_operations(model) == [
+    assert get_recorded_model_changes(model) == [
         {"op": "keep", "heads": heads, "neurons": neurons}
     ]
     close(logits(model, batch), expected, atol=2e-5)
@@ -344,12 +344,12 @@ def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny
         )
         get_layers(model)[0].attention.self.value.weight.data[:8] = 0
     before = copy.deepcopy(model.state_dict())
-    done = list(get_surgery_operations(model))
+    done = list(get_recorded_model_changes(model))
     assert compact.remove_constant_heads_and_neurons(model) == {
         "heads": [12, 12],
         "neurons": [96, 96],
     }
-    assert get_surgery_operations(model) == done
+    assert get_recorded_model_changes(model) == done
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 

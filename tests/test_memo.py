@@ -68,13 +68,13 @@ def test_specs_are_those_without_reuse():
     def make_identities():
         return [grids.teacher_spec("mini", task).id for task in ("SST-2", "STS-B")]
 
-    with data.allow_and_record_absent_data():
+    with data.plan_with_missing_data():
         within = make_identities()
         made = [grids.teacher_spec("mini", "SST-2") for _ in range(2)]
         assert made[0] is made[1]
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         assert make_identities() == within
-    with data.allow_and_record_absent_data(), pytest.MonkeyPatch.context() as patch:
+    with data.plan_with_missing_data(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("lib.core.memo._results", None)
         assert make_identities() == within
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from lib.core.options import MIX_NORMS
 from lib.model import backbone, mix
-from lib.model.parts import count_parameters, get_encoder, get_surgery_operations
+from lib.model.parts import count_parameters, get_encoder, get_recorded_model_changes
 from lib.model.surgery import apply_surgery
 from lib.papers.bermo.options import Mix
 
@@ -189,9 +189,9 @@ def test_a_saved_and_a_copied_model_are_the_same_function(
     expected = logits(model, batch)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected) and get_surgery_operations(
+    assert torch.equal(logits(again, batch), expected) and get_recorded_model_changes(
         again
-    ) == get_surgery_operations(model)
+    ) == get_recorded_model_changes(model)
     twin = copy.deepcopy(model)
     assert torch.equal(logits(twin, batch), expected)
     with torch.no_grad():

@@ -369,7 +369,7 @@ def test_two_texts_have_two_ends_between_them_and_no_kinds():
 def test_a_network_takes_the_tables_of_a_teacher_without_kinds(logits):
     config = configuration("mpnet", A, 2)
     net = Net(48, 96, A, "plain", "pad", (Layer("W2 (gelu(W1 x))", 1, 1),))
-    model = supernet.build_model_of_architecture(
+    model = supernet.build_efficientbert_model(
         net, transformers.BertForSequenceClassification, config
     )
     assert (model.config.type_vocab_size, model.config.pad_token_id) == (1, 1)

@@ -22,7 +22,7 @@ from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning import tables as nas_tables
 from lib.report.tables import Runs
 from lib.stats import measures
-from lib.stats.cost import count_kept_indices_by_layer
+from lib.stats.cost import compute_layer_widths_of_pruned_network
 
 NOTEBOOKS = notebook.find_notebooks(["nas_*"])
 
@@ -176,7 +176,7 @@ def test_tinybert_learns_as_its_authors_say(model, size, anywhere):
     first, more = (
         last.inputs["start"],
         grids.augmented_rows_spec(
-            "paper", "STS-B", nas.make_pruning_data_descriptor("paper", "STS-B")
+            "paper", "STS-B", nas.make_training_rows_descriptor("paper", "STS-B")
         ),
     )
     assert last.inputs["augmented"] == first.inputs["augmented"] == more
@@ -316,7 +316,7 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
         (op,) = told[nas.format_pruned_model_label(ratio, "Random")]["surgery"]
-        widths = count_kept_indices_by_layer(
+        widths = compute_layer_widths_of_pruned_network(
             {"heads": op["heads"], "neurons": op["neurons"]}
         )
         share = gated.flops(

@@ -15,14 +15,14 @@ from lib.core.options import Augment, Numerics, Train
 from lib.core.spec import Output, Spec
 from lib.core.store import RunWriter, Store
 from lib.model import backbone, gates, scores
-from lib.model.parts import count_parameters, get_encoder, get_surgery_operations
+from lib.model.parts import count_parameters, get_encoder, get_recorded_model_changes
 from lib.model.surgery import apply_surgery
 from lib.model.taps import record_hidden_states
 from lib.papers.nas_pruning import gated, gating, objectives
 from lib.papers.nas_pruning import recipes as nas
 from lib.papers.nas_pruning.control import GateController
 from lib.papers.nas_pruning.options import Objective
-from lib.stats.cost import count_kept_indices_by_layer, read_shape_of_config
+from lib.stats.cost import compute_layer_widths_of_pruned_network, read_shape_of_config
 from lib.train import loop, losses
 from lib.train.batches import encode_split, make_batch, shuffle_row_numbers_into_batches
 
@@ -92,7 +92,7 @@ def test_it_lands(family, ratio, store):
         found["miss"] == pytest.approx(found["ratio"] / ratio - 1)
         and found["target"] == ratio
     )
-    widths = count_kept_indices_by_layer(found["architecture"])
+    widths = compute_layer_widths_of_pruned_network(found["architecture"])
     assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
     assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
@@ -119,7 +119,7 @@ def test_what_a_search_leaves_behind(store):
             )
             assert set(np.abs(alphas)) == {5.0}
     model, tokenizer = backbone.load(run.model_folder)
-    assert get_surgery_operations(model) == [
+    assert get_recorded_model_changes(model) == [
         {"op": "gates", "regions": ["heads", "ffn"]}
     ]
     assert not hasattr(model, "average")
@@ -149,7 +149,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(
 ):
     expected = made(store, spec.with_seed(0))
     other = Store(runs_folder=tmp_path, records_folder=tmp_path / "none")
-    calls = stop_at(monkeypatch, GateController, "compute_alpha_update", 8)
+    calls = stop_at(monkeypatch, GateController, "compute_gate_logits_after_step", 8)
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.with_seed(0), checkpoint_interval_seconds=-1)
     run = made(other, spec.with_seed(0))
@@ -205,7 +205,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     last = made(store, cut(spec).with_seed(0))
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(last.model_folder)
-    assert get_surgery_operations(model) == [
+    assert get_recorded_model_changes(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
     assert gating.count_inference_flops(model) == last.metrics["flops"]
@@ -219,7 +219,7 @@ def test_cut_and_retrained_in_two_stages(store):
     )
     run, stage = made(store, spec.with_seed(0)), made(store, first.with_seed(0))
     model, tokenizer = backbone.load(last.model_folder)
-    assert get_surgery_operations(model) == [
+    assert get_recorded_model_changes(model) == [
         {"op": "keep"} | run.metrics["architecture"]
     ]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
@@ -286,7 +286,9 @@ def test_random_parts_in_the_numbers_of_a_search(store):
         made(store, spec).metrics
         for spec in (found, sized.with_seed(0), alone.with_seed(0))
     ]
-    counts = [count_kept_indices_by_layer(net["architecture"]) for net in nets]
+    counts = [
+        compute_layer_widths_of_pruned_network(net["architecture"]) for net in nets
+    ]
     assert counts[0] == counts[1] != counts[2]
     assert nets[0]["architecture"] != nets[1]["architecture"]
     assert nets[1]["flops"] == pytest.approx(nets[0]["flops"])
@@ -441,7 +443,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(output_width=classes)
     told = training(None, teacher_logits=b, task=task, training_rows=rows)
-    with objectives.build_objective_loss(told, student, Objective(kind)) as loss:
+    with objectives.build_training_loss(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
     if classes == 1:

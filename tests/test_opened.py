@@ -107,7 +107,7 @@ def test_a_line_is_that_of_its_grid():
     found = opened.find_spec_by_labels(
         "ghostbert_t03", "toy", dict(m=3, model="Ghost", task="CoLA", seed=0)
     )
-    assert found == ghostbert.model_variant_spec("toy", "CoLA", 3, "Ghost").with_seed(0)
+    assert found == ghostbert.table_model_spec("toy", "CoLA", 3, "Ghost").with_seed(0)
 
 
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):

@@ -26,7 +26,7 @@ from lib.cluster import sweep
 from lib.core import disk, paths
 from lib.core.names import Refused
 from lib.core.spec import Spec
-from lib.core.store import Store, explain_failed_input
+from lib.core.store import Store, format_error_of_failed_input
 from lib.data import own as rows_of
 from lib.export import opened
 from lib.papers import frontier, grids, students
@@ -703,8 +703,8 @@ def test_the_shape_is_that_of_the_configuration(encoder):
     of = grids.find_encoder_shape(mine)
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
     assert grids.list_encoder_families(mine) == ("bert",)
-    assert grids.backbone_spec(mine).args["name"] == mine.model
-    assert grids.backbone_spec(mine) == grids.checkpoint_or_user_encoder_spec(
+    assert grids.pretrained_encoder_spec(mine).args["name"] == mine.model
+    assert grids.pretrained_encoder_spec(mine) == grids.checkpoint_or_user_encoder_spec(
         mine, "bert-base-uncased"
     )
     electra = grids.ProfileWithUserData(
@@ -777,9 +777,9 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.select_pruned_model_widths(five)
-    whole = ghostbert.model_variant_spec(
-        four, "SST-2", ghostbert.HEADS, "Ghost"
-    ).inputs["start"]
+    whole = ghostbert.table_model_spec(four, "SST-2", ghostbert.HEADS, "Ghost").inputs[
+        "start"
+    ]
     assert [op["op"] for op in whole.args["surgery"]] == ["ghost"]  # nothing is cut
 
 
@@ -797,8 +797,7 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
         "reviews.tsv",
     )
     assert [
-        column.metric
-        for column in grids.select_score_columns_by_task(mine)["reviews.tsv"]
+        column.metric for column in grids.select_metrics_by_task(mine)["reviews.tsv"]
     ] == ["accuracy"]
     assert (
         str(mine) == "toy, own data and model"
@@ -1053,7 +1052,7 @@ def test_a_failed_run_is_told_with_its_model_and_task(
                 if needed or spec.step == step:
                     lost[spec] = "RuntimeError: boom"
                 for parent in needed:
-                    lost[spec] = explain_failed_input(parent, lost[parent])
+                    lost[spec] = format_error_of_failed_input(parent, lost[parent])
             return lost
 
         monkeypatch.setattr(sweep, "execute_specs", fail)
@@ -1211,7 +1210,9 @@ def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     mine = grids.ProfileWithUserData("mini", tsv, model, 24)
     assert (
         mine.tokenizer_coverage.max_length == 24
-        and grids.find_profile_of_parameters(grids.get_notebook_parameters(mine))
+        and grids.make_profile_from_notebook_parameters(
+            grids.get_notebook_parameters(mine)
+        )
         == mine
     )
     assert "--length 24" in grids.format_profile_as_command_options(mine)
@@ -1293,9 +1294,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         frontier=named, runs=SimpleNamespace(current=0), compare=there, half=[]
     )
     parts = {"data": "reviews.tsv" * is_own}
-    told = SimpleNamespace(
-        get_attribute_of_profile_with_user_data=lambda _, name: parts[name]
-    )
+    told = SimpleNamespace(get_user_data_attribute=lambda _, name: parts[name])
     told.list_user_data_warnings = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
     names |= dict(profile="toy")
@@ -1397,7 +1396,7 @@ def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
     def told(share):
         (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
         return compare.measure_score_and_chance_level(
-            row["run"], grids.select_score_columns_by_task("mini")[row["task"]][0]
+            row["run"], grids.select_metrics_by_task("mini")[row["task"]][0]
         ).has_collapsed
 
     assert not told(0.8) and told(0.5)

@@ -28,7 +28,7 @@ PAGE = "efficientbert_t05_search_stages"
 @pytest.mark.parametrize("text", [TYPED, BERT])
 def test_counts_equal_pytorch_s(text):
     net = Net(48, 96, 12, "plain", "truncate", (Layer(text, 2, 3), Layer(text)))
-    model, tokens = supernet.build_model_of_architecture(net).eval(), 16
+    model, tokens = supernet.build_efficientbert_model(net).eval(), 16
     model.set_attn_implementation(
         "eager"
     )  # the counter sees no fused attention of a CPU
@@ -86,7 +86,7 @@ from lib.papers.efficientbert.search import surface
 from lib.papers.efficientbert.search.net import Layer, Net
 
 net = Net(48, 48, 12, "plain", "truncate", (Layer("W2 sin(W1 x)"),))
-model, ids = supernet.build_model_of_architecture(net), torch.ones(1, 4, dtype=torch.long)
+model, ids = supernet.build_efficientbert_model(net), torch.ones(1, 4, dtype=torch.long)
 model(ids).last_hidden_state[..., 0].sum().backward()
 told["moved"] = float(model.encoder.layer[0].output.networks[0].W1.weight.grad.abs().sum())
 told["z"] = float(surface.compute_network_surface(net, surface.SurfaceOptions(points=5))[1].std())

@@ -20,7 +20,7 @@ from lib.core.options import Distil, Ghost, Importance
 from lib.core.spec import to_plain_json
 from lib.core.store import Store
 from lib.model import backbone, parts
-from lib.model.parts import count_parameters, get_surgery_operations, set_dropout
+from lib.model.parts import count_parameters, get_recorded_model_changes, set_dropout
 from lib.model.surgery import apply_surgery
 from lib.papers import grids, published, students
 from lib.papers.ghostbert import recipes as ghostbert
@@ -313,7 +313,9 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
                 sizes if scale == "toy" else find_encoder_shape(scale, kind)
             ),
         )
-    monkeypatch.setattr(grids, "backbone_spec", lambda profile, family="bert": first)
+    monkeypatch.setattr(
+        grids, "pretrained_encoder_spec", lambda profile, family="bert": first
+    )
     monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
     for stage in (grids.TEACHER, students.DISTIL, ghostbert.FINETUNE):
@@ -326,7 +328,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model_folder)
     assert isinstance(model, classes(family)[1])
-    assert [op["op"] for op in get_surgery_operations(model)] == ["cut", "ghost"]
+    assert [op["op"] for op in get_recorded_model_changes(model)] == ["cut", "ghost"]
     assert {
         layer.attention.self.num_attention_heads for layer in parts.get_layers(model)
     } == {heads}

@@ -233,7 +233,7 @@ def test_a_sweep_shows_which_points_have_too_few_seeds():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [("3/12", 1, -0.5, -1.0, 0.0, 3), ("3/12", 5, 0.4, -9.0, 9.0, 1)]
     _, (axis,) = plot.make_panels([""])
-    plot.draw_differences_over_setting_values(axis, pd.DataFrame(rows, columns=columns))
+    plot.draw_effect_by_hyperparameter_value(axis, pd.DataFrame(rows, columns=columns))
     (bars,) = axis.containers
     assert list(bars[0].get_xdata()) == [1]  # only this one has an interval
     low, high = axis.get_ylim()
@@ -244,7 +244,7 @@ def test_every_line_of_a_sweep_is_drawn_and_five_have_colours_of_their_own():
     columns = ["line", "x", "mean", "low", "high", "seeds"]
     rows = [(f"{m}/12", 1, -0.5, -1.0, 0.0, 3) for m in range(1, 8)]
     figure, (axis,) = plot.make_panels([""])
-    plot.draw_differences_over_setting_values(axis, pd.DataFrame(rows, columns=columns))
+    plot.draw_effect_by_hyperparameter_value(axis, pd.DataFrame(rows, columns=columns))
     colours = {
         line.get_label(): line.get_color()
         for line in axis.get_lines()

@@ -9,11 +9,11 @@ from lib.core.options import Train
 from lib.core.store import Store
 from lib.data import grammar, toy
 from lib.model import backbone, parts
-from lib.model.parts import get_surgery_operations
+from lib.model.parts import get_recorded_model_changes
 from lib.papers.grids import (
     find_encoder_shape,
     list_encoder_families,
-    toy_backbone_spec,
+    toy_pretrained_encoder_spec,
     untrained_toy_encoder_spec,
 )
 from lib.stats.cost import Shape, parameters
@@ -30,10 +30,10 @@ CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}
 def test_identities():
     assert (
         list_encoder_families("toy") == ("bert",)
-        and toy_backbone_spec().id == "ed7de587321a"
+        and toy_pretrained_encoder_spec().id == "ed7de587321a"
     )
     assert untrained_toy_encoder_spec().args == {
-        k: v for k, v in toy_backbone_spec().args.items() if k != "train"
+        k: v for k, v in toy_pretrained_encoder_spec().args.items() if k != "train"
     }
 
 
@@ -49,7 +49,7 @@ def test_what_is_saved_is_an_encoder(runs):
     model, tokenizer = backbone.load(runs["bert"].model_folder)
     assert (
         type(model).__name__ == "BertForPreTraining"
-        and get_surgery_operations(model) == []
+        and get_recorded_model_changes(model) == []
     )
     assert runs["bert"].metrics["parameters"] == sum(
         p.numel() for p in model.parameters()

@@ -63,7 +63,7 @@ def test_each_task_of_mini_counts_once(monkeypatch):
     )
     for scale in ("mini", "paper"):
         compare.estimate_difference(
-            None, "a", "b", grids.select_score_columns_by_task(scale, nas.COLUMNS)
+            None, "a", "b", grids.select_metrics_by_task(scale, nas.COLUMNS)
         )
     assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1
 

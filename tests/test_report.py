@@ -198,7 +198,7 @@ def test_a_page_that_is_not_whole_is_made_again(workbook):
     assert done.stdout.count("  made  ") == 3
     assert "made  " not in lib("report").stdout
     assert all(
-        builder.split_html_and_digest(path)[1]
+        builder.read_page_html_and_digest(path)[1]
         for path in folder.glob("ghostbert*.html")
     )
 

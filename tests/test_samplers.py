@@ -101,7 +101,7 @@ def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     )
     history = evaluations(45, first_id)
     for count in (11, 12, 21, 22, 31, 45):
-        samplers.fit_promising_network_cascade(
+        samplers.fit_classifiers_of_promising_networks(
             SPACE, history[:count], METHODS["cascade"]
         )
     assert seen == [12, 12, 22, 22, 42]  # none with fewer than the initial ones
@@ -190,7 +190,7 @@ def test_a_cascade_learns_that_failures_are_worse_than_negative_scores(monkeypat
     )
     history = evaluations(12, lambda net: -0.1)
     history[3] = replace(history[3], score=0.0, failed="diverged")
-    samplers.fit_promising_network_cascade(SPACE, history, METHODS["cascade"])
+    samplers.fit_classifiers_of_promising_networks(SPACE, history, METHODS["cascade"])
     assert np.argmin(seen[0]) == 3 and seen[0].count(-0.1) == 11
 
 

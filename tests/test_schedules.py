@@ -13,8 +13,8 @@ from lib.papers.bermo.options import Prune
 from lib.papers.bermo.schedules import (
     ThresholdRamp,
     compute_next_penalty_weight_by_pi_controller,
-    compute_normalised_mask_score_target,
     compute_penalty_weight_at_threshold,
+    compute_planned_mask_score,
     plan_threshold_ramp,
 )
 from lib.train.loop import compute_learning_rate_factor
@@ -140,8 +140,7 @@ def test_options_that_cannot_be(change, message):
 
 def test_the_course_of_the_deciding_score_comes_to_rest():
     assert [
-        compute_normalised_mask_score_target(step, 10, 30)
-        for step in (0, 10, 15, 25, 30)
+        compute_planned_mask_score(step, 10, 30) for step in (0, 10, 15, 25, 30)
     ] == [
         1.0,
         1.0,
@@ -181,7 +180,7 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):
         if step % schedules.EVERY == 0 and step > ramp.last_step_at_start:
-            error = (score - cut) / -cut - compute_normalised_mask_score_target(
+            error = (score - cut) / -cut - compute_planned_mask_score(
                 step, ramp.last_step_at_start, 400
             )
             weight = compute_next_penalty_weight_by_pi_controller(

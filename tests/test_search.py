@@ -301,7 +301,7 @@ def test_stages_hand_their_winner_on(make):
 
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
-    model = supernet.build_model_of_architecture(
+    model = supernet.build_efficientbert_model(
         found["net"],
         vocabulary_config=backbone.load(make(SUPER).model_folder)[0].config,
     )
@@ -383,7 +383,7 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
     for entry in lines(make(THREE))[1:4]:
         model, tokenizer = students.load_classifier(make(MANY).model_folder, "scores")
         net = START.to_json() | {"layers": entry["candidate"]}
-        part = supernet.build_model_of_architecture(
+        part = supernet.build_efficientbert_model(
             net, type(model), model.config, num_labels=1
         ).eval()
         supernet.inherit_weights_and_list_missing_tensors(part, model)

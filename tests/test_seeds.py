@@ -121,7 +121,7 @@ NOTEBOOKS = [
 
 @pytest.fixture(autouse=True)
 def official():
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         yield
 
 
@@ -262,7 +262,7 @@ def metrics(monkeypatch):
     from lib.stats.compare import MetricColumn
 
     of = {"SST-2": (MetricColumn("SST-2", "SST-2", "accuracy"),)}
-    monkeypatch.setattr(grids, "select_score_columns_by_task", lambda *_: of)
+    monkeypatch.setattr(grids, "select_metrics_by_task", lambda *_: of)
 
 
 def test_gaps_have_exactly_the_planned_seeds_of_their_cell(plans, metrics):

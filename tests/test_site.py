@@ -1,4 +1,5 @@
-"""The index of a profile: it fits two screens, no link is dead, and its search finds."""
+"""The index of a profile: it fits two screens, no link is dead, and its search
+finds."""
 
 import html
 import json
@@ -85,7 +86,7 @@ def test_a_page_that_is_made_is_not_written_over(folder):
     page = folder / "90_claims.html"
     assert (
         "not made yet" in page.read_text()
-        and builder.split_html_and_digest(page)[1] == "promised"
+        and builder.read_page_html_and_digest(page)[1] == "promised"
     )
     page.write_text("whole <!-- 0 -->")
     site.write_page_index_of_profile("toy")
@@ -125,7 +126,7 @@ def test_a_bar_runs_from_no_effect_to_the_printed_one(null, printed, ours, drawn
     row = {"claim": "G1", "cell": "Ghost > Prune @ m=9", "task": ""}
     row |= {"counts": "", "shown": "x", "interest": "", "word": "agrees"}
     row |= dict(zip(("low", "estimate", "high"), map(str, ours), strict=True))
-    bar = front.compute_effect_bar_positions(
+    bar = front.scale_effect_to_bar_percent(
         row | {"no_effect": str(null), "printed": str(printed)}
     )
     assert (bar["low"], bar["mean"], bar["low"] + bar["width"]) == drawn
@@ -167,8 +168,8 @@ def test_the_search_leaves_the_pages_whose_names_have_all_words(folder, tmp_path
 
 
 def printed(tmp_path, columns, inches):
-    """What of a page leaves an A4 page in print, and what is shown: a table with as many
-    columns, a picture of this size, and what a reader of paper cannot use."""
+    """What of a page leaves an A4 page in print, and what is shown: a table with as
+    many columns, a picture of this size, and what a reader of paper cannot use."""
     cells = pd.DataFrame([["a long cell", *["81.2 ± 0.4 (3)"] * columns]])
     cells.columns = ["model", *(f"recorded, mini, task {n}" for n in range(columns))]
     picture, _ = plot.make_panels(["a title"], *inches, max_column_count=1)

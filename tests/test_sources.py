@@ -122,7 +122,7 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
 
     def told():
         forget()
-        return data.digest_rows_and_list_splits("glue", "SST-2")
+        return data.digest_task_rows_cached("glue", "SST-2")
 
     digest, names = told()
     assert digest == data.digest_splits(
@@ -151,7 +151,7 @@ def test_a_grid_looks_for_no_file_where_the_folder_of_the_data_is_not_there(
 ):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     monkeypatch.setattr(
-        data, "digest_rows_and_list_splits", lambda *_: pytest.fail("looked for")
+        data, "digest_task_rows_cached", lambda *_: pytest.fail("looked for")
     )
     official = data.read_committed_data_digests()["glue/SST-2"]
     assert data.make_data_descriptor("glue", "SST-2", 20)["digest"] == official
@@ -174,7 +174,7 @@ def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
     forget()
     try:
         assert (
-            data.digest_rows_and_list_splits(*key.split("/"))[0]
+            data.digest_task_rows_cached(*key.split("/"))[0]
             == data.read_committed_data_digests()[key]
         )
     except FileNotFoundError as error:

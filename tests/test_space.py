@@ -19,11 +19,11 @@ from lib.papers.efficientbert.search.grow import (
     mutate_formula,
     mutate_prefix_notation,
     parse_prefix_notation,
-    parse_prefix_notation_if_allowed,
+    parse_prefix_notation_in_search_space,
 )
 from lib.papers.efficientbert.search.language import parse_and_check_formula
 from lib.papers.efficientbert.search.net import BERT, Layer, Net, count_net_parameters
-from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
+from lib.papers.efficientbert.search.sizes import LayerChoicesWithinCostWindow
 from lib.papers.efficientbert.search.space import IDS, Space, find_index_of_layer_size
 
 BASE = NETS["Base Model"]
@@ -95,11 +95,11 @@ def test_sizes_are_those_of_all_choices():
     inside = [
         tuple(i for i, _ in c) for c in every if low <= sum(n for _, n in c) <= high
     ]
-    sizes = LayerOptionCombinations(costs, low, high)
+    sizes = LayerChoicesWithinCostWindow(costs, low, high)
     assert sizes.count_combinations() == len(inside)
     rng = np.random.default_rng(0)
     drawn = Counter(
-        tuple(sizes.sample_option_indices(rng)) for _ in range(200 * len(inside))
+        tuple(sizes.sample_choice_of_each_layer(rng)) for _ in range(200 * len(inside))
     )
     assert set(drawn) == set(inside)
     assert np.ptp(list(drawn.values())) < 6 * np.sqrt(200)  # equally likely
@@ -159,7 +159,9 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     seed = convert_to_prefix_notation(language.parse_feed_forward_formula(BERT))
     tries = 40_000
     changed = (mutate_prefix_notation(seed, linears, roll) for _ in range(tries))
-    found = [tokens for tokens in changed if parse_prefix_notation_if_allowed(tokens)]
+    found = [
+        tokens for tokens in changed if parse_prefix_notation_in_search_space(tokens)
+    ]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
@@ -193,7 +195,7 @@ def test_trees_are_three_to_seven_high(monkeypatch):
     ):
         assert (
             bool(
-                parse_prefix_notation_if_allowed(
+                parse_prefix_notation_in_search_space(
                     convert_to_prefix_notation(
                         language.parse_feed_forward_formula(text)
                     )
@@ -203,7 +205,7 @@ def test_trees_are_three_to_seven_high(monkeypatch):
         )
         with monkeypatch.context() as patch:
             patch.setattr(grown, "HEIGHTS", (1, 9))
-            assert parse_prefix_notation_if_allowed(
+            assert parse_prefix_notation_in_search_space(
                 convert_to_prefix_notation(language.parse_feed_forward_formula(text))
             )
 
@@ -354,7 +356,7 @@ def test_an_unknown_stage_is_refused():
 def test_other_lists_are_no_formula(tokens):
     assert (
         parse_prefix_notation(tokens) is None
-        and parse_prefix_notation_if_allowed(tokens) is None
+        and parse_prefix_notation_in_search_space(tokens) is None
     )
 
 
@@ -367,7 +369,7 @@ def test_width_errors_are_no_formula():
     tokens = convert_to_prefix_notation(
         language.parse_feed_forward_formula("W1 x + W2 gelu(x)")
     )
-    assert parse_prefix_notation_if_allowed(
+    assert parse_prefix_notation_in_search_space(
         tokens
-    ) and parse_prefix_notation_if_allowed(tokens, 96, 96, "truncate")
-    assert not parse_prefix_notation_if_allowed(tokens, 96, 48, "truncate")
+    ) and parse_prefix_notation_in_search_space(tokens, 96, 96, "truncate")
+    assert not parse_prefix_notation_in_search_space(tokens, 96, 48, "truncate")

@@ -15,7 +15,7 @@ from lib.core.options import Augment, Distil, Importance, Numerics, Span, Train
 from lib.core.spec import Spec, to_plain_json
 from lib.data import spans
 from lib.model import backbone
-from lib.model.parts import get_surgery_operations
+from lib.model.parts import get_recorded_model_changes
 from lib.stats import answers
 from lib.train import augment, heads, loop
 
@@ -132,7 +132,7 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
         for name in ("two", "small", "student")
     )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
-    assert [op["op"] for op in get_surgery_operations(student)] == ["cut"]
+    assert [op["op"] for op in get_recorded_model_changes(student)] == ["cut"]
     assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
     moved = (student.qa_outputs.weight - small.qa_outputs.weight).norm()
     assert 0 < moved < 0.5 * small.qa_outputs.weight.norm()
@@ -160,7 +160,7 @@ def test_long_passages_are_read_in_windows(runs, store):
 def test_distillation_on_augmented_rows(runs):
     lines = (runs["more"].model_folder / "variants.jsonl").read_text().splitlines()
     rows = [
-        list(augment.iterate_augmented_text_pairs(json.loads(line))) for line in lines
+        list(augment.iterate_pairs_of_text_variants(json.loads(line))) for line in lines
     ]
     before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
     counts = [len(each) for each in rows]

@@ -50,7 +50,7 @@ def model(wanted, cls=CLASSIFIER, seed=0, **config):
     matter."""
     torch.manual_seed(seed)
     made = (
-        supernet.build_model_of_architecture(
+        supernet.build_efficientbert_model(
             wanted, cls, LIKE, initializer_range=0.25, **config
         )
         .double()
@@ -78,7 +78,7 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
     layer = Layer(text, 2, 1)
     one = stack.FeedForwardStack(12, widths[0], 3, 1e-5, 0.1).double().eval()
     for inner in widths:
-        one.activate_smaller_stack(text, 2, inner, mismatch)
+        one.set_active_subnetwork(text, 2, inner, mismatch)
         x = torch.randn(2, 3, 12, dtype=torch.float64)
         wanted = x.numpy()
         for network in one.networks[:2]:
@@ -140,7 +140,7 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
     for exact in (True, False):
         if not exact:
             monkeypatch.setattr(
-                loop, "restrict_training_to_used_embeddings", lambda *_: nullcontext()
+                loop, "train_only_embedding_rows_in_data", lambda *_: nullcontext()
             )
         made = model(net()).float()
         before = (
@@ -174,7 +174,7 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
 def test_published_nets_have_their_parameters_at_true_size(name):
     wanted = NETS[name]
     with torch.device("meta"):
-        made = supernet.build_model_of_architecture(wanted)
+        made = supernet.build_efficientbert_model(wanted)
     assert {p.device.type for p in made.parameters()} == {"meta"}
     assert count_parameters(made)["parameters"] == count_net_parameters(
         wanted, "with pooler"
@@ -390,7 +390,7 @@ def test_what_does_not_fit_is_refused(act, message):
 
 
 def test_values_of_the_configuration():
-    config = supernet.build_model_of_architecture(net(), vocabulary_config=LIKE).config
+    config = supernet.build_efficientbert_model(net(), vocabulary_config=LIKE).config
     names = (
         "layer_norm_eps",
         "initializer_range",

@@ -12,7 +12,7 @@ from lib.stats.paired import (
     LeaveOneClusterOut,
     Pair,
     adjust_p_values_by_holm,
-    compute_linear_fit_comparison_weights,
+    compute_contrast_of_two_linear_fits,
     compute_scores_on_weighted_examples,
     compute_slope_weights,
     estimate_mean_over_seeds,
@@ -192,10 +192,10 @@ def test_the_straighter_line_is_told_by_one_contrast():
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
         if compute_slope_weights(x) @ y > 0 and compute_slope_weights(10**x) @ y > 0:
             assert np.sign(
-                compute_linear_fit_comparison_weights(x, 10**x) @ y
+                compute_contrast_of_two_linear_fits(x, 10**x) @ y
             ) == np.sign(plain - log)
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
-    assert compute_linear_fit_comparison_weights(x, 10**x) @ y == pytest.approx(
+    assert compute_contrast_of_two_linear_fits(x, 10**x) @ y == pytest.approx(
         explained[0] - explained[1]
     )
 

@@ -241,6 +241,6 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
     )
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
-    assert store.look_up_run_and_state(spec)[
+    assert store.find_run_with_state(spec)[
         "state"
     ] == "failed" and message in store.explain_missing_run(spec)

@@ -48,13 +48,13 @@ def elsewhere(store):
 
 
 def test_a_run_is_there_only_when_it_is_whole(store):
-    assert store.look_up_run_and_state(SPEC)["state"] == "missing"
+    assert store.find_run_with_state(SPEC)["state"] == "missing"
     with hold_lock(store.get_lock_path(SPEC)):
         writer = RunWriter(store, SPEC, {}, keep_weights=True)
-        assert store.look_up_run_and_state(SPEC)["state"] == "running"
+        assert store.find_run_with_state(SPEC)["state"] == "running"
     assert (
         store.find_run(SPEC) is None
-        and store.look_up_run_and_state(SPEC)["state"] == "died"
+        and store.find_run_with_state(SPEC)["state"] == "died"
     )  # nobody is at it
     run = finish(writer, {"accuracy": 0.5}, {"python": "3"})
     assert (
@@ -390,7 +390,7 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
     )
     with pytest.raises(OSError, match="No space left on device"):
         execute.execute(SPEC, store)
-    assert store.look_up_run_and_state(SPEC)["state"] == "failed"
+    assert store.find_run_with_state(SPEC)["state"] == "failed"
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"fine": 1})
     assert execute.execute(SPEC, store).status["attempts"] == 2
 

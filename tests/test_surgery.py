@@ -13,7 +13,7 @@ from lib.core.options import Ghost
 from lib.core.spec import to_plain_json
 from lib.model import backbone
 from lib.model.cut import count_prunable_units
-from lib.model.parts import count_parameters, get_layers, get_surgery_operations
+from lib.model.parts import count_parameters, get_layers, get_recorded_model_changes
 from lib.model.surgery import apply_surgery
 from lib.stats.cost import SHAPES, parameters
 
@@ -228,7 +228,7 @@ def test_refusals_leave_the_model_alone(op, more, message, tiny, sentences, logi
     model = tiny("bert")
     with pytest.raises(ValueError, match=message) as caught:
         apply_surgery(model, op, **more)
-    assert "\n" not in str(caught.value) and get_surgery_operations(model) == []
+    assert "\n" not in str(caught.value) and get_recorded_model_changes(model) == []
     assert torch.equal(logits(model, sentences()), logits(tiny("bert"), sentences()))
 
 
@@ -257,7 +257,7 @@ def test_what_cannot_come_after_another_is_refused(first, second, message, tiny)
     shapes = {k: v.shape for k, v in model.state_dict().items()}
     with pytest.raises(ValueError, match=message):
         apply_surgery(model, second)
-    assert get_surgery_operations(model) == [first]
+    assert get_recorded_model_changes(model) == [first]
     assert shapes == {k: v.shape for k, v in model.state_dict().items()}
 
 
@@ -271,7 +271,7 @@ def test_saved_and_loaded_gives_the_same_logits(
     backbone.save(model, tokenizer, tmp_path / "model")
     again, words = backbone.load(tmp_path / "model")
     assert isinstance(again, type(model)) and not again.training
-    assert get_surgery_operations(again) == get_surgery_operations(model) == ops
+    assert get_recorded_model_changes(again) == get_recorded_model_changes(model) == ops
     assert torch.equal(logits(again, batch), logits(model, batch))
     assert words("word3 word11")["input_ids"] == tokenizer("word3 word11")["input_ids"]
     backbone.save(again, words, tmp_path / "again")

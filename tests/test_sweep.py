@@ -128,7 +128,7 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert "could not be made" in lost[importance(bad).with_seed(0)]
     assert (
         store.find_run(good.with_seed(0))
-        and store.look_up_run_and_state(bad.with_seed(0))["state"] == "failed"
+        and store.find_run_with_state(bad.with_seed(0))["state"] == "failed"
     )
     frame = collect_results([Row(bad.with_seed(0))], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
@@ -217,7 +217,7 @@ def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
     assert (
         list(lost) == [slow]
         and "died" in lost[slow]
-        and store.look_up_run_and_state(slow)["state"] == "died"
+        and store.find_run_with_state(slow)["state"] == "died"
     )
     assert store.find_run(other)
     assert not make([slow], store, keep_weights=True)
@@ -250,7 +250,7 @@ def test_a_killed_parent_leaves_no_worker_behind(store):
     os.kill(parent.pid, signal.SIGKILL)
     parent.join()
     until(lambda: not os.path.exists(f"/proc/{worker}"), 20)
-    assert store.look_up_run_and_state(long())["state"] == "died"
+    assert store.find_run_with_state(long())["state"] == "died"
 
 
 def noted(clock, spec, seconds):

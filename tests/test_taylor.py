@@ -20,7 +20,7 @@ from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers import frontier, grids
 from lib.train.steps.importance import (
-    compute_importance_by_plugin_method,
+    compute_importance_by_method_file,
     compute_taylor_importance,
 )
 
@@ -30,7 +30,7 @@ RANKED = Importance("held_out", 4, 32, by=BY)
 
 def scored(model, encoded):
     """The scores of a model, which has its gradients from then on."""
-    return compute_importance_by_plugin_method(model, encoded, RANKED, NUMERICS)
+    return compute_importance_by_method_file(model, encoded, RANKED, NUMERICS)
 
 
 @pytest.mark.parametrize("labels", [2, 1])

@@ -76,7 +76,7 @@ def seeds(one, rows):
 
 @cache
 def recorded(spec):
-    return store().look_up_run_and_state(spec)["run"] is not None
+    return store().find_run_with_state(spec)["run"] is not None
 
 
 @cache

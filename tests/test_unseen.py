@@ -148,7 +148,7 @@ def test_a_descriptor_without_unseen_rows_is_what_it_was():
     wanted = {
         "source": "toy",
         "task": "CoLA",
-        "digest": data.digest_rows_and_list_splits("toy", "CoLA")[0],
+        "digest": data.digest_task_rows_cached("toy", "CoLA")[0],
     }
     assert described == wanted | {"rows": 64, "held_out": 32}
     assert "unseen" not in data.load(described)
@@ -309,11 +309,11 @@ def test_data_that_a_plan_did_not_look_at_are_looked_at_again(
 ):
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         assert data.make_data_descriptor("glue", "SST-2", 20)["digest"] == "0" * 16
     assert (
         data.make_data_descriptor("glue", "SST-2", 20)["digest"]
-        == data.digest_rows_and_list_splits("glue", "SST-2")[0]
+        == data.digest_task_rows_cached("glue", "SST-2")[0]
     )
 
 
@@ -363,7 +363,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     on any of them."""
     told = [
         grids.make_profile_data_descriptor("mini", task),
-        nas.make_pruning_data_descriptor("mini", task),
+        nas.make_training_rows_descriptor("mini", task),
     ]
     if task in bermo.ROWS["mini"]:
         told.append(bermo.make_bermo_run_arguments("mini", task, "BERT")["data"])
@@ -372,7 +372,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
         if task == efficientbert.PROXY["mini"]:
             last = search.search_stage_spec("mini", search.LAST)
             told += [
-                search.make_proxy_task_descriptor("mini", *search.PART["mini"]),
+                search.make_search_rows_descriptor("mini", *search.PART["mini"]),
                 last.args["data"],
             ]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside
@@ -507,7 +507,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     words = (
         "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     )
-    assert Runs(frame, frame[:0], "toy").scored_rows_caption_end == f"on {words}"
+    assert Runs(frame, frame[:0], "toy").scored_rows_description == f"on {words}"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         a, b = (frame[frame["model"] == name].to_dict("records") for name in "ab")
@@ -536,7 +536,7 @@ def recorded():
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged
     rows."""
-    of = grids.select_score_columns_by_task("mini", nas.COLUMNS)
+    of = grids.select_metrics_by_task("mini", nas.COLUMNS)
     frame = collect_results([row for row in recorded() if row["task"] == task])
     frame = compare.select_rows_with_runs(
         frame[frame["model"].isin([method, baseline])]

@@ -23,7 +23,7 @@ from lib.core.names import Refused, format_error_in_one_line
 from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
-from lib.papers.grids import backbone_spec
+from lib.papers.grids import pretrained_encoder_spec
 from lib.stats import metrics
 from lib.stats.paired import Estimate
 
@@ -69,9 +69,7 @@ def records(tmp_path, monkeypatch):
         "execute_grid_cell_and_list_rows_by_variable",
         lambda *_, **__: {"grid": rows, "recorded": rows[:1]},
     )
-    monkeypatch.setattr(
-        verify.evidence, "select_central_and_project_claims", lambda: [{"id": "G1"}]
-    )
+    monkeypatch.setattr(verify.evidence, "select_claims_to_run", lambda: [{"id": "G1"}])
     monkeypatch.setattr(
         verify.judging, "list_grid_rows_of_claim", lambda claim: grid((10,))
     )
@@ -382,7 +380,7 @@ def test_verdicts_rest_on_records_and_on_no_other_runs(records, monkeypatch):
     monkeypatch.setattr(
         verify.judging, "renew_generated_readme_parts", lambda readme, *found: readme
     )
-    verify.compute_expected_file_texts(Store())
+    verify.compute_committed_table_texts(Store())
     assert [(store.runs, store.records) for store in stores] == [(records, records)]
 
 
@@ -434,17 +432,17 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     with pytest.raises(ValueError, match="damaged"):
         data.make_data_descriptor("glue", "RTE")
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         wanted = data.read_committed_data_digests()["glue/RTE"]
         assert data.make_data_descriptor("glue", "RTE")["digest"] == wanted
-        assert backbone_spec("paper").args["digest"] == "absent"
+        assert pretrained_encoder_spec("paper").args["digest"] == "absent"
     assert data.make_data_descriptor("toy", "RTE")["digest"] != "absent"
 
 
 @pytest.mark.papers()
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         found = verify.list_runs_csv_rows(Store())
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
     assert ",".join(head) == verify.COLUMNS["runs.csv"]

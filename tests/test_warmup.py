@@ -113,7 +113,7 @@ def test_the_whole_loss_on_models(tiny, sentences):
     """Parts sum up with unit weights, the prediction with gamma; the teacher gets no
     gradient."""
     torch.manual_seed(0)
-    student = supernet.build_model_of_architecture(
+    student = supernet.build_efficientbert_model(
         net(), transformers.BertForSequenceClassification, tiny().config
     )
     student.projection = make_projection(24, 48)

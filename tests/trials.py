@@ -1,9 +1,9 @@
 """Make the trials by which settings of base are chosen, and note what came of each.
 
-    python tests/trials.py --list                 all trials, in the order of the protocol
-    python tests/trials.py W1                     one setting, at seed 90
-    python tests/trials.py W1 --task CoLA         the whole model of another task
-    python tests/trials.py W1 D5                  a later question, with the settings before it
+    python tests/trials.py --list                 all trials, in the order of the
+    protocol python tests/trials.py W1                     one setting, at seed 90
+    python tests/trials.py W1 --task CoLA         the whole model of another task python
+    tests/trials.py W1 D5                  a later question, with the settings before it
 
 A trial is judged by the rule of `data/published/protocol_base.md`, on rows of the pool
 that its seed did not draw. Each model is a line of `data/published/trials_base.csv`; a
@@ -102,14 +102,14 @@ def trials(setting: str, task: str, seed: int) -> Iterator[Trial]:
     elif setting in DISTIL:
         for m in (3, 1):
             prune, ghost = (
-                ghostbert.model_variant_spec(*at, m, name).with_seed(seed)
+                ghostbert.table_model_spec(*at, m, name).with_seed(seed)
                 for name in ("Prune", "Ghost")
             )
             yield Trial(f"Prune {m}/12", prune)
             yield Trial(f"Ghost {m}/12", ghost, rival=prune)
         yield Trial(
             "Distilled",
-            ghostbert.model_variant_spec(*at, ghostbert.HEADS, "Distilled").with_seed(
+            ghostbert.table_model_spec(*at, ghostbert.HEADS, "Distilled").with_seed(
                 seed
             ),
         )
@@ -286,7 +286,7 @@ def scored(run: Run, spec: Spec, task: data.Task, split: Split) -> tuple[float, 
         tokenizer, split, task, spec.args["train"]["max_length"], None
     )
     logits = loop.predict_logits(
-        model, encoded, loop.apply_numeric_settings(spec.args["numerics"])
+        model, encoded, loop.set_dtype_threads_and_device(spec.args["numerics"])
     )
     said = logits.argmax(1) if task.labels else logits[:, 0]
     return float(metrics.compute_metric(task.metrics[0], said, split.y)), len(

@@ -59,10 +59,10 @@ def pairs(setting: str, seed: int = SEED) -> list[Pair]:
         Pair(
             task,
             m,
-            ghostbert.model_variant_spec("mini", task, m, "Ghost", **ghost).with_seed(
+            ghostbert.table_model_spec("mini", task, m, "Ghost", **ghost).with_seed(
                 seed
             ),
-            ghostbert.model_variant_spec("mini", task, m, "Prune", **prune).with_seed(
+            ghostbert.table_model_spec("mini", task, m, "Prune", **prune).with_seed(
                 seed
             ),
         )

@@ -1,9 +1,9 @@
 """Note unseen rows, so that descriptors are found and runs judged without the data.
 
-    python tests/unseen.py glue SST-2 8000 5000      source, task, rows, how many are used beside
-    python tests/unseen.py glue SST-2 7371 9000 9    at least so many words; also the pool of the
-                                                     rows that share no text with them
-    python tests/unseen.py glue RTE                  the pool alone: all training rows
+    python tests/unseen.py glue SST-2 8000 5000      source, task, rows, how many are
+    used beside python tests/unseen.py glue SST-2 7371 9000 9    at least so many words;
+    also the pool of the rows that share no text with them python tests/unseen.py glue
+    RTE                  the pool alone: all training rows
 
 Digests go to `data/digests.json`, and numbers alone, no text, to `data/unseen/`.
 """
@@ -23,7 +23,7 @@ def note_pool(name, task, unseen=0, beside=0, words=0):
     them."""
     fixed = {"max_unseen_rows": unseen, "reserved_rows": beside, "min_words": words}
     described = data.make_data_descriptor(name, task, draws_rows_by_seed=True, **fixed)
-    write({data.make_training_pool_data_name(described): described["drawn"]})
+    write({data.make_digest_key_of_training_pool(described): described["drawn"]})
     return described["drawn"]
 
 

@@ -42,7 +42,7 @@ def vectors(folder, texts: list[str]) -> np.ndarray:
 def main() -> None:
     lines = []
     for profile in ("mini", "base"):
-        name = grids.backbone_spec(profile).args["name"]
+        name = grids.pretrained_encoder_spec(profile).args["name"]
         rows = data.load(grids.make_profile_data_descriptor("mini", "STS-B"))
         for split in ("dev", "unseen"):
             part = rows[split]

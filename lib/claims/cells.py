@@ -56,7 +56,7 @@ WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "per decade": lambda x: paired.compute_slope_weights(np.log10(x)),
     "per step": paired.compute_slope_weights,
     "straighter over the logarithm": lambda x: (
-        paired.compute_linear_fit_comparison_weights(np.log10(x), x)
+        paired.compute_contrast_of_two_linear_fits(np.log10(x), x)
     ),
     FIRST: lambda x: np.r_[1, np.full(len(x) - 1, -1 / (len(x) - 1))],
 }
@@ -123,7 +123,7 @@ class Comparison:
             dict.fromkeys(model for _, models in self.terms for model in models)
         )
 
-    def uses_run_of_row(self, grid_row: Mapping[str, Any]) -> bool:
+    def compares_run_of_row(self, grid_row: Mapping[str, Any]) -> bool:
         """Return whether the comparison uses the run of a row of an experiment table.
 
         The labels of the row must fit one of the compared models. Where task scores are
@@ -330,7 +330,7 @@ def select_compared_rows(
     selected = {
         (read_model_label(row), row["spec"]): row
         for row in grid_rows
-        if any(comparison.uses_run_of_row(row) for comparison in comparisons)
+        if any(comparison.compares_run_of_row(row) for comparison in comparisons)
     }
     return list(selected.values())
 

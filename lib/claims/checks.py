@@ -346,7 +346,7 @@ def call_lib_function_with_encoder_shapes(
     return getattr(import_module(f"lib.{module}"), name)(*values, **keywords)
 
 
-def evaluate_expression(
+def evaluate_printed_equation(
     printed_math_expression: str,
     constant_assignments: str | None = None,
     **variables: Any,
@@ -375,7 +375,7 @@ def list_full_size_runs_of_notebook(notebook_id: str) -> list[Row]:
     compare the settings in them with those that a paper prints; no run is made."""
     from lib.claims import notebook
 
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         return notebook.list_notebook_runs_to_execute("paper", notebook_id)
 
 
@@ -415,7 +415,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = dict(
     min=min,
     set=set,
     sorted=sorted,
-    given=evaluate_expression,
+    given=evaluate_printed_equation,
     isnum=lambda cell: isinstance(cell, Fraction),
     # `all` first evaluates all its values, so that every printed cell in them is
     # recorded as read. Python's own `all` would stop at the first false value.

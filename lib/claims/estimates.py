@@ -16,7 +16,7 @@ from lib.claims.cells import (
     ModelSelector,
     row_matches_model,
 )
-from lib.claims.measures import MetricColumnsByTask, add_value_column_of_measure
+from lib.claims.measures import MetricColumnsByTask, compute_measure_of_each_run
 from lib.core.rows import ResultRow
 from lib.stats import compare, paired
 
@@ -89,14 +89,14 @@ def make_value_frame_per_model(
     columns_by_task: {task: its Columns}, the metrics by which the task is scored."""
     import pandas as pd
 
-    frame = add_value_column_of_measure(
+    frame = compute_measure_of_each_run(
         comparison.measure, pd.DataFrame(rows), columns_by_task
     )
     # pyrefly: ignore[bad-argument-type]  # pandas' stub lets columns be any Hashable.
     return make_data_frame_per_model(comparison, frame.to_dict("records"))
 
 
-def select_compared_rows_and_unify_dtypes(
+def select_result_rows_in_one_dtype(
     comparison: Comparison, rows: Sequence[ResultRow]
 ) -> list[ResultRow]:
     """Return the rows of the runs that a comparison uses, without mixed dtypes.

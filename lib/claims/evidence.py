@@ -40,7 +40,7 @@ from lib.papers import grids
 BESIDE = ("search", "nas_search", "random_architecture")
 
 
-def select_central_and_project_claims(
+def select_claims_to_run(
     claim_ids: Sequence[str] | None = None,
 ) -> list[lists.ClaimsCsvRow]:
     """Return the claims with these ids, each as its row of `claims.csv`.
@@ -252,7 +252,7 @@ def execute_and_record_missing_runs(
     this or an earlier call saved are deleted when no missing run needs them any more,
     since the disk is small.
 
-    claims_or_plan_lines: rows of `claims.csv` (`select_central_and_project_claims`) at
+    claims_or_plan_lines: rows of `claims.csv` (`select_claims_to_run`) at
     profile mini, lines of the plan (`select_plan_lines`) at another profile.
     workers: the number of processes; None for as many as cores and memory allow.
     backend: where they run: "local", "ray" or "slurm".
@@ -266,9 +266,7 @@ def execute_and_record_missing_runs(
         return list_plan_specs_in_run_order(claims_or_lines, profile, store)
 
     every = list_specs(
-        select_central_and_project_claims()
-        if profile == SCALE
-        else select_plan_lines(profile)
+        select_claims_to_run() if profile == SCALE else select_plan_lines(profile)
     )
     if notebook_patterns_instead_of_claims:
         requested = list_notebook_specs(
@@ -276,7 +274,7 @@ def execute_and_record_missing_runs(
         )
     else:
         requested = list_specs(claims_or_plan_lines)
-    results = {*requested, *find_architecture_searches_among_inputs(requested)}
+    results = {*requested, *find_searches_and_random_draws_among_inputs(requested)}
     copy_finished_runs_to_records(results, store)
     left = set(
         store.list_missing_specs([*every, *requested], forbid_float32_replacement=True)
@@ -379,7 +377,7 @@ class DeletableWeights:
             shutil.rmtree(self.store.runs / spec.name / "model", ignore_errors=True)
 
 
-def find_architecture_searches_among_inputs(specs: Iterable[Spec]) -> set[Spec]:
+def find_searches_and_random_draws_among_inputs(specs: Iterable[Spec]) -> set[Spec]:
     """Return the Specs of the architecture searches on which some Specs depend.
 
     A Spec is the description of a run. A searched network is trained in one run and was

@@ -162,7 +162,7 @@ def judge_claims(
     store: where the runs are looked up.
     profile: the size of the experiments: "mini", "base" or "paper"."""
     store, by_id = store or Store(), {}
-    look = cache(store.look_up_run_and_state)
+    look = cache(store.find_run_with_state)
     # Estimates need only small matrix products, for which more threads would be slower.
     with threadpool_limits(1), enable_result_cache():
         claims = lists.read_claims()
@@ -191,7 +191,7 @@ def judge_planned_claims(
 def judge_claim(
     claim: lists.ClaimsCsvRow,
     profile: str,
-    look_up_run_and_state: Callable[[Spec], RunAndState],
+    find_run_with_state: Callable[[Spec], RunAndState],
 ) -> words.Verdict:
     """Test one claim on its runs and return its Verdict.
 
@@ -201,8 +201,8 @@ def judge_claim(
 
     claim: a statement of a paper that runs test, as a row of `claims.csv`.
     profile: the size of the experiments, such as "mini".
-    look_up_run_and_state: a function from a Spec (the description of a run) to its run
-    and state, such as `Store.look_up_run_and_state`."""
+    find_run_with_state: a function from a Spec (the description of a run) to its run
+    and state, such as `Store.find_run_with_state`."""
     if claim["check"] and claim["role"] in ("arithmetic", "setting"):
         return judge_claim_by_formula(claim)
     results, notes = [], []
@@ -218,7 +218,7 @@ def judge_claim(
             profile, claim["id"], [comparison.text for comparison in group]
         )
         collected = [
-            dict(ExperimentOutcome(row, **look_up_run_and_state(row.spec)))
+            dict(ExperimentOutcome(row, **find_run_with_state(row.spec)))
             for row in list_grid_rows_of_claim(part, profile, seeds)
             if not tasks or row.get("task", tasks[0]) in tasks
         ]
@@ -287,7 +287,7 @@ def collect_judging_inputs(
     profile: the size of the experiments, such as "mini".
     planned_seed_count: the number of planned seeds; 0 to count those of the runs."""
     return words.JudgingInputs(
-        grids.select_score_columns_by_task(
+        grids.select_metrics_by_task(
             profile, list_metric_columns_of_claims(claim["paper"])
         ),
         profile,
@@ -388,7 +388,7 @@ def judge_claim_by_formula(claim: lists.ClaimsCsvRow) -> words.Verdict:
     return words.Verdict(claim["id"], note=note, verdict_word=word, measured=summary)
 
 
-def mark_repeated_comparisons(
+def unify_repeated_comparisons(
     verdicts: Mapping[lists.ClaimId, words.Verdict], profile: str
 ) -> dict[lists.ClaimId, words.Verdict]:
     """Mark comparisons that another claim makes too, so that each is counted once.
@@ -412,7 +412,7 @@ def mark_repeated_comparisons(
         for r in verdict.results:
             if r.estimate and r.reference_effect is not None:
                 effects.setdefault(
-                    make_key_shared_by_duplicate_results(r),
+                    make_result_identity_key(r),
                     (r.printed, r.smallest_effect_of_interest),
                 )
     for row in read_verdicts_csv():
@@ -421,20 +421,20 @@ def mark_repeated_comparisons(
         region = float(row["region_low"] or -inf), float(row["region_high"] or inf)
         numbers = float(row["estimate"]), float(row["low"])
         key = row["task"], row["unit"], region, *numbers
-        if not (row["same_as"] or row["beside"] or is_further_finding(row["claim"])):
+        if not (row["same_as"] or row["beside"] or is_secondary_claim(row["claim"])):
             claims.setdefault(key, row["claim"])
         printed, interest = (
             float(row[name]) if row[name] else None for name in ("printed", "interest")
         )
         if (printed, interest) != (None, None):
             effects.setdefault(key, (printed, interest))
-    for id in sorted(verdicts, key=is_further_finding):
+    for id in sorted(verdicts, key=is_secondary_claim):
         results = []
         for r in verdicts[id].results:
-            key = make_key_shared_by_duplicate_results(r) if r.estimate else None
+            key = make_result_identity_key(r) if r.estimate else None
             if key and r.unit.startswith("points") and r.is_counted_in_totals:
                 other = claims.setdefault(key, id)
-                if other != id and is_further_finding(id):
+                if other != id and is_secondary_claim(id):
                     r = replace(r, claim_that_counts_it=other)
             if r.claim_that_counts_it and r.reference_effect is None and key in effects:
                 printed, interest = effects[key]
@@ -444,12 +444,12 @@ def mark_repeated_comparisons(
     return marked
 
 
-def is_further_finding(claim_id: str) -> bool:
+def is_secondary_claim(claim_id: str) -> bool:
     """Return whether a claim is a further finding, and neither central nor our own."""
     return lists.read_claims()[claim_id]["role"] == "finding"
 
 
-def make_key_shared_by_duplicate_results(
+def make_result_identity_key(
     result: words.Result,
 ) -> DuplicateResultKey:
     """Return what two claims share if they make the same comparison.
@@ -474,7 +474,7 @@ def correct_p_values_by_holm(
     verdicts: {claim id: Verdict}. Comparisons of claims that are not in it enter with
     the p-values of the committed `verdicts.csv`.
     profile: the size of the experiments, such as "mini"."""
-    verdicts = mark_repeated_comparisons(verdicts, profile)
+    verdicts = unify_repeated_comparisons(verdicts, profile)
     result = dict(verdicts)
     for paper in (*lists.PAPERS, "own"):
         ids = [id for id in verdicts if lists.read_claims()[id]["paper"] == paper]
@@ -579,7 +579,7 @@ SUMMARIES = (
 ) + " ".join(f"{paper.prefix}_01_summary" for paper in list_papers_by_name().values())
 
 
-def digest_notebook_records(notebook_id: str) -> str:
+def digest_results_shown_by_notebook(notebook_id: str) -> str:
     """Return a digest of the committed results that a notebook's page rests on.
 
     It has 12 characters. A committed page (the executed notebook as text) stores it, so

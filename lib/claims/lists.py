@@ -35,7 +35,7 @@ def read_csv_in_published_folder(table_name: str) -> list[CsvRow]:
         return []
     rows = disk.read_csv(path)
     return (
-        [row for row in rows if belongs_to_installed_papers(row)]
+        [row for row in rows if has_code_of_all_its_papers(row)]
         if list_papers_with_deleted_code()
         else rows
     )
@@ -52,7 +52,7 @@ def list_papers_with_deleted_code() -> list[str]:
     return [paper for paper in papers if paper not in PAPERS]
 
 
-def belongs_to_installed_papers(csv_row: CsvRow) -> bool:
+def has_code_of_all_its_papers(csv_row: CsvRow) -> bool:
     """Return whether all papers, notebooks and claims that a row names exist.
 
     A user may delete a paper with its notebooks; rows that need it are then ignored.

@@ -21,7 +21,7 @@ for _paper in import_module_of_each_paper("measures").values():
     MEASURES |= _paper.MEASURES
 
 
-def add_value_column_of_measure(
+def compute_measure_of_each_run(
     measure_name: str,
     result_frame: pd.DataFrame,
     columns_by_task: MetricColumnsByTask,

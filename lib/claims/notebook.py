@@ -86,7 +86,7 @@ def is_method_explanation_notebook(notebook_path: Path) -> bool:
     return notebook_path.name.startswith("00_")
 
 
-def has_folded_code(notebook_cell: Mapping[str, Any]) -> bool:
+def hides_source(notebook_cell: Mapping[str, Any]) -> bool:
     """Return whether a cell's code is hidden until a reader unfolds it.
 
     JupyterLab stores this in the metadata of the cell; the HTML page of the notebook
@@ -214,7 +214,7 @@ def check_and_complete_parameter_values(
             raise Refused(f"parameter {name} {suffix} is {value!r}: {why}")
     if profile := parameter_values.get("profile"):
         check_known_name(f"profile {suffix}", profile, grids.PROFILES)
-        scope = grids.find_profile_of_parameters(parameter_values)
+        scope = grids.make_profile_from_notebook_parameters(parameter_values)
         if not planned_rows.notebook_lists_runs_at_profile(
             scope, make_notebook_id(notebook_path)
         ):
@@ -305,7 +305,7 @@ def execute_grid_cell_and_list_rows_by_variable(
     include_rows_of_recorded_runs: whether to call a function that lists the runs of
     `recorded`, which may take long."""
     names = check_and_complete_parameter_values(notebook_path, parameter_values)
-    names["profile"] = grids.find_profile_of_parameters(names)
+    names["profile"] = grids.make_profile_from_notebook_parameters(names)
     profile, page = names["profile"], make_notebook_id(notebook_path)
     try:
         source = read_cell_sources_by_tag(notebook_path).get("grid", "")
@@ -381,7 +381,7 @@ def format_notebook_json_as_committed(notebook_json: str) -> str:
             continue
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
         metadata: Json = {"tags": tags} if tags else {}
-        if has_folded_code(cell):
+        if hides_source(cell):
             metadata["jupyter"] = {"source_hidden": True}
         about: Json = {
             "id": f"{len(cells):02d}",
@@ -520,13 +520,13 @@ def find_notebook_page_folder(
     is_run_by_hand: whether the notebook runs in JupyterLab or under papermill, where
     its cells may differ from those of the file."""
     now = read_defaults_and_digest_cells(notebook_path)
-    scope = grids.find_profile_of_parameters(parameter_values)
+    scope = grids.make_profile_from_notebook_parameters(parameter_values)
     before = read_committed_notebook_digests().get(
         make_notebook_id(notebook_path), {"parameters": {}, "cells": ""}
     )
     lines = grids.describe_user_data_and_model(scope)
-    task = grids.get_attribute_of_profile_with_user_data(scope, "task_title")
-    model = Path(grids.get_attribute_of_profile_with_user_data(scope, "model")).name
+    task = grids.get_user_data_attribute(scope, "task_title")
+    model = Path(grids.get_user_data_attribute(scope, "model")).name
     words = [word for word in (task, model, scope[:]) if word]
     changeable = {
         name: v

@@ -151,7 +151,7 @@ def read_planned_core_hours_by_step(profile: str) -> dict[str, float]:
     profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
     subclass of str, adds a user's own data."""
     by_step = {}
-    if grids.get_attribute_of_profile_with_user_data(profile, "data"):
+    if grids.get_user_data_attribute(profile, "data"):
         return by_step
     for line in read_run_plan(profile):
         by_step[line.step] = by_step.get(line.step, 0.0) + line.core_hours
@@ -167,7 +167,7 @@ def notebook_lists_runs_at_profile(profile: str, notebook_id: str) -> bool:
 
     profile: the size of the experiments, such as "base"; a ProfileWithUserData, a
     subclass of str, adds a user's own data."""
-    has_own_rows = grids.get_attribute_of_profile_with_user_data(profile, "data")
+    has_own_rows = grids.get_user_data_attribute(profile, "data")
     if has_own_rows and not find_paper_name_of_notebook(notebook_id):
         return True
     return notebook_id in (list_planned_notebook_ids(profile) or (notebook_id,))
@@ -198,13 +198,12 @@ def list_rows_to_run(
     page_lines = [
         line for line in read_run_plan(profile) if line.notebook_id == notebook_id
     ]
-    if (
-        given.keys() & changed_parameters
-        or grids.get_attribute_of_profile_with_user_data(profile, "data")
+    if given.keys() & changed_parameters or grids.get_user_data_attribute(
+        profile, "data"
     ):
         return grid_function(profile, **given)
     if not page_lines:
-        away = read_skipped_run_label_values(profile, notebook_id)
+        away = read_label_values_left_out_at_profile(profile, notebook_id)
         return [
             row
             for row in grid_function(profile, **given)
@@ -216,14 +215,11 @@ def list_rows_to_run(
         made = grid_function(
             profile, **{name: value for name, value in more.items() if name in axes}
         )
-        by_label |= {
-            make_row_key_without_recipe_label(row): row
-            for row in line.select_rows(made)
-        }
+        by_label |= {make_row_identity_key(row): row for row in line.select_rows(made)}
     return list(by_label.values())
 
 
-def read_skipped_run_label_values(
+def read_label_values_left_out_at_profile(
     profile: str, notebook_id: str
 ) -> dict[LabelName, tuple[Any, ...]]:
     """Return {label: values} of the runs that a notebook leaves out at a profile.
@@ -238,7 +234,7 @@ def read_skipped_run_label_values(
     return tables.get("LEFT_OUT", {}).get(profile, {}).get(notebook_id, {})
 
 
-def make_row_key_without_recipe_label(row: Row) -> tuple[tuple[str, Any], ...]:
+def make_row_identity_key(row: Row) -> tuple[tuple[str, Any], ...]:
     """Return a hashable key by which rows are dropped that stand twice in a list of
     runs.
 

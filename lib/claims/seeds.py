@@ -107,7 +107,7 @@ def repeat_rows_at_planned_seeds(
             planned = {
                 seed
                 for plan in plans
-                if plan.comparison.uses_run_of_row(row)
+                if plan.comparison.compares_run_of_row(row)
                 for seed in plan.seeds
             }
             known[key] = sorted(planned)

@@ -127,7 +127,7 @@ def list_runs_csv_rows(store: Store) -> list[PageProfileLabelsSeedAndRun]:
     store: where records (copies of runs in git, without weights) are looked up."""
     grids = {
         (claim["id"], judging.SCALE): judging.list_grid_rows_of_claim(claim)
-        for claim in evidence.select_central_and_project_claims()
+        for claim in evidence.select_claims_to_run()
     }
     for page in (notebook.make_notebook_id(path) for path in notebook.find_notebooks()):
         grids[page, judging.SCALE] = judging.list_grid_rows_of_notebook(
@@ -180,14 +180,14 @@ def format_row_labels(row: Row) -> str:
     return "; ".join(f"{name}={value}" for name, value in sorted(columns.items()))
 
 
-def compute_expected_file_texts(store: Store) -> dict[Path, str]:
+def compute_committed_table_texts(store: Store) -> dict[Path, str]:
     """Compute the texts that the committed tables and README should have.
 
     Return {path: text}. They are computed from the code and the records (copies of runs
     in git), and then compared with the files or written to them. Other runs of the
     store do not count, as no other machine has them."""
     store = Store(store.records, store.records)
-    with data.allow_and_record_absent_data(use_local_data=False):
+    with data.plan_with_missing_data(use_local_data=False):
         by_id = judging.judge_claims(store=store)
         lines = judging.format_verdicts_csv_rows(by_id)
         base = judging.judge_planned_claims("base", store)
@@ -206,7 +206,7 @@ def compute_expected_file_texts(store: Store) -> dict[Path, str]:
     return texts
 
 
-def group_csv_cells_by_first_four_columns(csv_text: str) -> CellsByLineKey:
+def index_csv_lines_by_key_columns(csv_text: str) -> CellsByLineKey:
     """Return {key: other cells} of a CSV text, to compare two versions of it.
 
     The key is the first KEY (4) cells of a line, without empty ones, joined by ", ".
@@ -238,8 +238,8 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
             old != expected_text
         )
     columns = COLUMNS[committed_path.name].split(",")[KEY:]
-    before = group_csv_cells_by_first_four_columns(old)
-    now = group_csv_cells_by_first_four_columns(expected_text)
+    before = index_csv_lines_by_key_columns(old)
+    now = index_csv_lines_by_key_columns(expected_text)
     if lacks_papers:
         before, now = drop_rows_of_papers_with_deleted_code(before, now)
     lines = []
@@ -329,7 +329,7 @@ def verify_committed_results(
         lines += describe_digest_mismatches()
     if lines:
         return lines
-    now = compute_expected_file_texts(store)
+    now = compute_committed_table_texts(store)
     if rewrite_committed_files:
         for path, text in now.items():
             disk.write_text_file(path, text)

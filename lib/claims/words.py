@@ -31,7 +31,7 @@ from lib.claims.estimates import (
     make_data_frame_per_model,
     make_value_frame_per_model,
     pair_runs_of_compared_models,
-    select_compared_rows_and_unify_dtypes,
+    select_result_rows_in_one_dtype,
 )
 from lib.claims.lists import ClaimsCsvRow, EffectByComparisonAndTask
 from lib.claims.measures import MetricColumnsByTask
@@ -490,7 +490,7 @@ class Verdict:
         )
 
     @property
-    def first_verdict_text(self) -> str:
+    def verdict_text_of_first_comparison(self) -> str:
         return self.first_result.verdict_text if self.first_result else NOT_MEASURED
 
     @property
@@ -499,7 +499,7 @@ class Verdict:
         †"."""
         first = self.first_result
         symbol = WORDS[first.verdict_word if first else NOT_MEASURED][0]
-        return f"{symbol} {self.first_verdict_text}"
+        return f"{symbol} {self.verdict_text_of_first_comparison}"
 
     @property
     def collapsed_runs_text(self) -> str:
@@ -582,7 +582,7 @@ class JudgingInputs:
     planned_seed_count: int = 0
     models_expected_to_collapse: tuple[str, ...] = ()
 
-    def find_mean_effect_over_tasks(
+    def average_known_effect_over_tasks(
         self,
         effect_by_comparison_and_task: EffectByComparisonAndTask,
         comparison_text: str,
@@ -639,7 +639,7 @@ def judge_comparisons(
     results, seen, lost, compared = [], set(), set(), []
     for comparison in parse_comparisons(claim["cells"]):
         try:
-            of_cell = select_compared_rows_and_unify_dtypes(comparison, result_rows)
+            of_cell = select_result_rows_in_one_dtype(comparison, result_rows)
         except LookupError as error:
             tasks = {str(row.get("task")) for row in result_rows}
             why = explain_missing_model_row(error.args[0], inputs.profile, tasks)
@@ -657,7 +657,7 @@ def judge_comparisons(
         lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
         results += make_results_of_comparison(comparison, of_cell, claim["id"], inputs)
     notes = [f"{len(lost)} runs failed"] * bool(lost)
-    notes += compare.describe_comparison_counts_by_dtype(*compared)
+    notes += compare.describe_pair_counts_by_dtype(*compared)
     return JudgedComparisons(results, "; ".join(notes))
 
 
@@ -674,7 +674,7 @@ def explain_missing_model_row(
     it.
 
     model_and_conditions_text: the model and conditions without a row, such as "Ghost at
-    task MRPC" (the message of `select_compared_rows_and_unify_dtypes`).
+    task MRPC" (the message of `select_result_rows_in_one_dtype`).
     profile: the size of the experiments, such as "mini".
     tasks_with_rows: the tasks on which other models have rows."""
     label, _, place = model_and_conditions_text.partition(" at ")
@@ -765,8 +765,10 @@ def make_results_of_comparison(
             min(done, planned),
             planned,
             reason,
-            printed=inputs.find_mean_effect_over_tasks(inputs.printed_effects, *place),
-            smallest_effect_of_interest=inputs.find_mean_effect_over_tasks(
+            printed=inputs.average_known_effect_over_tasks(
+                inputs.printed_effects, *place
+            ),
+            smallest_effect_of_interest=inputs.average_known_effect_over_tasks(
                 inputs.smallest_effects_of_interest, *place
             ),
             is_single_task_of_mean=is_single_task_of_mean,
@@ -781,7 +783,7 @@ def make_results_of_comparison(
         for task, part in by_task.items():
             one = read(comparison.text.replace("task=each", f"task={task}"))
             if all(rows for _, rows in group_rows_by_model(one, part)):
-                compared = select_compared_rows_and_unify_dtypes(one, part)
+                compared = select_result_rows_in_one_dtype(one, part)
                 results.append(make_result_from_rows(one, compared, task))
         return results
     # A comparison whose models are on different tasks compares these tasks with each
@@ -815,8 +817,10 @@ def make_results_of_comparison(
             alone[0],
             task=place[1],
             is_single_task_of_mean=False,
-            printed=inputs.find_mean_effect_over_tasks(inputs.printed_effects, *place),
-            smallest_effect_of_interest=inputs.find_mean_effect_over_tasks(
+            printed=inputs.average_known_effect_over_tasks(
+                inputs.printed_effects, *place
+            ),
+            smallest_effect_of_interest=inputs.average_known_effect_over_tasks(
                 inputs.smallest_effects_of_interest, *place
             ),
         )

@@ -96,11 +96,11 @@ def estimate_resources(spec: Spec) -> Resources:
     if device := numerics.get("device"):
         return Resources(cores, True, PEAK[device], HOST)
     small = "data" not in spec.args or uses_toy_data(spec.args)
-    memory = max(PEAK["toy" * small], find_peak_memory_bytes_of_large_checkpoint(spec))
+    memory = max(PEAK["toy" * small], estimate_peak_memory_by_checkpoint(spec))
     return Resources(cores, False, memory)
 
 
-def find_peak_memory_bytes_of_large_checkpoint(spec: Spec) -> float:
+def estimate_peak_memory_by_checkpoint(spec: Spec) -> float:
     """Return the peak memory in bytes of a training run, by its pretrained checkpoint.
 
     The result is the estimate for the checkpoint's name in the table PEAK_OF, which has
@@ -112,7 +112,7 @@ def find_peak_memory_bytes_of_large_checkpoint(spec: Spec) -> float:
     return max(
         [
             PEAK_OF.get(name, 0.0),
-            *map(find_peak_memory_bytes_of_large_checkpoint, spec.inputs.values()),
+            *map(estimate_peak_memory_by_checkpoint, spec.inputs.values()),
         ]
     )
 
@@ -306,7 +306,7 @@ def _prepare_worker(parent_environment_variables: Mapping[str, str]) -> None:
     environment variables, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker_on_sigterm)
-    take_environment_and_exit_with_parent(parent_environment_variables)
+    follow_parent_process(parent_environment_variables)
 
 
 # Whether this worker process is executing a function that was submitted to it.
@@ -336,7 +336,7 @@ def _end_worker_on_sigterm(*signal_arguments: Any) -> None:
     os._exit(130)
 
 
-def take_environment_and_exit_with_parent(
+def follow_parent_process(
     parent_environment_variables: Mapping[str, str],
 ) -> None:
     """Give this new process its parent's environment, and end it with the parent.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 RETRIES = 5
 
 
-def call_with_data_root(
+def call_with_data_folder(
     data_root: str, function: Callable[..., Any], *args: Any
 ) -> Any:
     """Set the environment variable DATA_ROOT, and return function(*args).
@@ -78,7 +78,7 @@ class Ray:
             raise Refused(
                 f"no Ray cluster at {address}: {format_error_in_one_line(error)}"
             ) from None
-        self.task = ray.remote(call_with_data_root)
+        self.task = ray.remote(call_with_data_folder)
 
     def submit(
         self, function: Callable[..., Any], *args: Any, resources: Resources

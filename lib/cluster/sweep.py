@@ -28,7 +28,7 @@ from lib.core.store import (
     RunStatusJson,
     Store,
     count_core_seconds,
-    explain_failed_input,
+    format_error_of_failed_input,
     read_run_status,
 )
 
@@ -119,7 +119,7 @@ class TimeForecast:
         run_metrics: the metrics of the run, for the estimate of its work."""
         if origin == "run" or spec.step not in ("digits", "latency"):
             ratio = core_seconds / self.estimate(spec, run_metrics or {})
-            for key in (spec.id, make_duration_group_key(spec)):
+            for key in (spec.id, make_key_of_similar_runs(spec)):
                 self.took[key][origin].append(ratio)
             # This cached property depends on all finished runs that were added. It is
             # dropped here, so that it is computed again with the new run.
@@ -134,7 +134,7 @@ class TimeForecast:
 
         spec: the description of the run."""
         self.add_finished_runs_of_step(spec.step)
-        for key in (spec.id, make_duration_group_key(spec)):
+        for key in (spec.id, make_key_of_similar_runs(spec)):
             took = self.took[key]
             ratios = took["run"] + [
                 self.slowdown_against_recorded_runs * ratio for ratio in took["record"]
@@ -248,7 +248,7 @@ def estimate_schedule_seconds(
     return now
 
 
-def make_duration_group_key(spec: Spec) -> tuple[Any, ...]:
+def make_key_of_similar_runs(spec: Spec) -> tuple[Any, ...]:
     """Return a key that is equal for similar runs, by which their times are forecast.
 
     The key has the step (kind of work), whether the data are generated toy data, the
@@ -354,7 +354,7 @@ def execute_specs(
     # others.
     for spec in todo:
         for parent in graph[spec] & lost.keys():
-            lost[spec] = explain_failed_input(parent, lost[parent])
+            lost[spec] = format_error_of_failed_input(parent, lost[parent])
     return lost
 
 

@@ -1,7 +1,7 @@
 """This module has Row, one experiment of a table of experiments (a "grid"), and
 ExperimentOutcome, a Row with its finished run.
 
-    Row(ghostbert.model_variant_spec(profile, task, m, "Ghost"), task=task, m=m,
+    Row(ghostbert.table_model_spec(profile, task, m, "Ghost"), task=task, m=m,
     model="Ghost", seed=seed)
 
 Both are read like a dict, so a table is `pandas.DataFrame(map(dict, rows))`.

@@ -115,4 +115,4 @@ def find_step_function(step_name: str) -> Callable[..., Any]:
     step = getattr(import_module(STEPS[step_name].module), step_name)
     if "training" not in signature(step).parameters:
         return step
-    return partial(import_module("lib.train.learn").load_task_and_call_step, step)
+    return partial(import_module("lib.train.learn").run_stage_on_task, step)

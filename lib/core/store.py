@@ -340,7 +340,7 @@ class Store:
     def get_lock_path(self, spec: Spec) -> Path:
         return (self.runs / spec.name).with_suffix(".lock")
 
-    def look_up_run_and_state(self, spec: Spec) -> RunAndState:
+    def find_run_with_state(self, spec: Spec) -> RunAndState:
         """Return {"run": stored result or None, "state": text} of a Spec.
 
         A Spec is the description of a run (training or measurement). The state is
@@ -414,7 +414,7 @@ class Store:
             if error := status.get("error"):
                 if missing_spec == self.find_run_or_float32_run(spec)[0]:
                     return error
-                return explain_failed_input(missing_spec, error)
+                return format_error_of_failed_input(missing_spec, error)
         return ""
 
     def read_status_and_check_lock(self, unfinished_folder: Path) -> RunStatusJson:
@@ -513,7 +513,7 @@ def read_run_status(unfinished_folder: Path) -> RunStatusJson:
         return status
 
 
-def explain_failed_input(input_spec: Spec, input_error: str) -> str:
+def format_error_of_failed_input(input_spec: Spec, input_error: str) -> str:
     """Return in one line that a run cannot be made because one of its inputs failed.
 
     An input is an earlier run, such as the training of the teacher. The line has the
@@ -655,10 +655,10 @@ class RunWriter(TrainingOutput):
         # resume from lies elsewhere.
         disk.remove_path(self.folder / "model")
         write_json(self.folder / "spec.json", spec.to_json())
-        self.made_as = self.read_spec_file_inode_and_modified_ns()
+        self.made_as = self.read_folder_fingerprint()
         self.write_status("started")
 
-    def read_spec_file_inode_and_modified_ns(self) -> tuple[int, int]:
+    def read_folder_fingerprint(self) -> tuple[int, int]:
         """Return the inode and the modification time in nanoseconds of `spec.json`.
 
         They change if another process deletes this folder and makes it again."""
@@ -671,7 +671,7 @@ class RunWriter(TrainingOutput):
         Methods that write call it first. Otherwise later writes would complete a run
         that lacks its first files."""
         with suppress(FileNotFoundError):
-            if self.read_spec_file_inode_and_modified_ns() == self.made_as:
+            if self.read_folder_fingerprint() == self.made_as:
                 return
         where = f"{paths.format_project_path(self.folder)} was deleted while the run was made"
         raise Absent(f"{where}: the same command makes it anew")

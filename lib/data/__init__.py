@@ -151,7 +151,7 @@ def list_tasks(source_name: str) -> dict[TaskName, Task]:
     return module.SOURCES[source_name] if source_name in TABLED else module.TASKS
 
 
-def list_source_folders(source_name: str) -> tuple[Path] | tuple[()]:
+def find_folder_of_official_files(source_name: str) -> tuple[Path] | tuple[()]:
     """Return the folder of a source's official files, as a tuple of one path.
 
     The tuple is empty for the sources "toy" (generated rows) and "own" (a user's
@@ -195,7 +195,7 @@ _look = True
 
 
 @contextmanager
-def allow_and_record_absent_data(
+def plan_with_missing_data(
     use_local_data: bool = True,
 ) -> ContextYield[AbsentDataNames]:
     """Let runs be planned in a `with` block although data or checkpoints are missing.
@@ -246,7 +246,7 @@ def find_local_or_committed_digest(
     The digests of official data are in this project's file `data/digests.json`. So a
     training run can be identified by its data on a machine that lacks them. Where the
     file has no digest either, "absent" is returned within
-    `allow_and_record_absent_data` (while runs are only planned), and FileNotFoundError
+    `plan_with_missing_data` (while runs are only planned), and FileNotFoundError
     is raised elsewhere.
 
     data_name: the name of the data in `data/digests.json`, such as "glue/CoLA".
@@ -335,7 +335,7 @@ def find_checkpoint_digest(checkpoint_name: str) -> str:
     It is computed from the local files (`digest_local_checkpoint`). Where they are
     missing, it is taken from this project's file `data/digests.json`, so that a machine
     without the checkpoint can still find the training runs that started from it. Where
-    both are missing, it is "absent" within `allow_and_record_absent_data`, and
+    both are missing, it is "absent" within `plan_with_missing_data`, and
     FileNotFoundError is raised elsewhere."""
     return find_local_or_committed_digest(
         f"models/{checkpoint_name}",
@@ -365,7 +365,7 @@ def read_splits_cached(source_name: str, task_name: str) -> dict[SplitName, Spli
     missing."""
     return import_data_source_module(source_name).load(
         find_task_by_name(source_name, task_name).name,
-        *list_source_folders(source_name),
+        *find_folder_of_official_files(source_name),
     )
 
 
@@ -424,7 +424,7 @@ def digest_task_rows(source_name: str, task_name: str) -> str:
     return digest_splits(read_splits(source_name, task_name), labels)
 
 
-def digest_rows_and_list_splits(
+def digest_task_rows_cached(
     source_name: str, task_name: str
 ) -> tuple[Digest, list[SplitName]]:
     """Return (digest, names of all splits) of the rows of a task on this machine.
@@ -435,7 +435,7 @@ def digest_rows_and_list_splits(
     note = ["rows", source_name, task_name]
     files = [
         path
-        for folder in list_source_folders(source_name)
+        for folder in find_folder_of_official_files(source_name)
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     ]
@@ -501,8 +501,8 @@ def make_data_descriptor(
     find_task_by_name(source_name, task_name)
     rows_digest = find_local_or_committed_digest(
         key,
-        lambda: digest_rows_and_list_splits(source_name, task_name)[0],
-        all(folder.is_dir() for folder in list_source_folders(source_name)),
+        lambda: digest_task_rows_cached(source_name, task_name)[0],
+        all(folder.is_dir() for folder in find_folder_of_official_files(source_name)),
     )
     noted = digests if rows_digest == digests.get(key) else {}
     body: DataDescriptor = {
@@ -544,7 +544,7 @@ def make_data_descriptor(
             entry |= {"rows": len(split), "digest": digest_splits({"unseen": split})}
             body["unseen"] = entry
     if draws_rows_by_seed:
-        drawn_entry: Json | None = noted.get(make_training_pool_data_name(body))
+        drawn_entry: Json | None = noted.get(make_digest_key_of_training_pool(body))
         if not drawn_entry:
             split = read_training_pool(body)
             drawn_entry = {"rows": len(split), "digest": digest_splits({"pool": split})}
@@ -648,7 +648,7 @@ def make_fixed_random_row_order(split: Split) -> np.ndarray:
 
 
 @cache
-def select_unseen_test_row_positions(
+def choose_test_rows_among_training_rows(
     train_split: Split,
     reserved_training_row_count: int,
     max_unseen_rows: int,
@@ -697,13 +697,13 @@ def read_unseen_test_rows(
     official test row."""
     if not reserved_training_row_count:
         split = import_data_source_module(source_name).load_official_test_rows(
-            task_name, *list_source_folders(source_name)
+            task_name, *find_folder_of_official_files(source_name)
         )
         return split.select_rows(
             np.sort(make_fixed_random_row_order(split)[:max_unseen_rows])
         )
     train = read_split(source_name, task_name, "train")
-    chosen = select_unseen_test_row_positions(
+    chosen = choose_test_rows_among_training_rows(
         train, reserved_training_row_count, max_unseen_rows, min_words_per_unseen_row
     )
     if not chosen:
@@ -733,7 +733,7 @@ def load_verified_unseen_test_rows(data_descriptor: DataDescriptor) -> Split:
     return split
 
 
-def make_training_pool_data_name(data_descriptor: DataDescriptor) -> str:
+def make_digest_key_of_training_pool(data_descriptor: DataDescriptor) -> str:
     """Return the name, in `data/digests.json`, of a pool of training rows.
 
     Each seed draws its own training rows from this pool. The file has the digest of the
@@ -761,13 +761,13 @@ def read_training_pool(data_descriptor: DataDescriptor) -> Split:
     entry = data_descriptor.get("unseen") or {}
     if not entry.get("beside"):
         return train
-    return select_training_rows_without_unseen_text(
+    return drop_training_rows_that_share_text_with_test_rows(
         train, entry["beside"], entry["rows"], entry.get("words", 0)
     )
 
 
 @cache
-def select_training_rows_without_unseen_text(
+def drop_training_rows_that_share_text_with_test_rows(
     train_split: Split,
     reserved_training_row_count: int,
     max_unseen_rows: int,
@@ -784,7 +784,7 @@ def select_training_rows_without_unseen_text(
     that cannot become unseen rows.
     max_unseen_rows: the largest number of unseen rows.
     min_words_per_unseen_row: the least number of words of an unseen row."""
-    taken = select_unseen_test_row_positions(
+    taken = choose_test_rows_among_training_rows(
         train_split,
         reserved_training_row_count,
         max_unseen_rows,

@@ -180,7 +180,7 @@ def has_quoted_cells(path: Path) -> bool:
     return count > 0 and '"' not in rest
 
 
-def find_cell_separator(line: str) -> str:
+def guess_csv_delimiter(line: str) -> str:
     """Return the character that stands between the cells of a CSV file, by its first
     line.
 
@@ -201,7 +201,7 @@ def _read_csv_table(
     # The first line may be "sep=;", by which a spreadsheet program names the separator.
     first = next(filter(str.strip, lines), "")
     names_separator = bool(re.fullmatch("sep=[,;|\t]", first))
-    between = first[-1] if names_separator else find_cell_separator(first)
+    between = first[-1] if names_separator else guess_csv_delimiter(first)
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=between, strict=True)
     try:
         for cells in reader:
@@ -289,7 +289,7 @@ def _read_objects_as_header_and_rows(
         form += ", or lists of equal length by column"
         fix = 'write it so, such as [{"text": "fine", "label": "good"}]'
         raise make_file_content_error(path, f"{value!r:.60}", form, fix)
-    return tabulate_objects(str(path), value)
+    return convert_json_objects_to_table(str(path), value)
 
 
 def _convert_to_rows_if_columnar(json_object: Json) -> list[Json] | Json:
@@ -313,7 +313,7 @@ def _convert_to_rows_if_columnar(json_object: Json) -> list[Json] | Json:
     ]
 
 
-def tabulate_objects(
+def convert_json_objects_to_table(
     error_location: str, objects: list[Json]
 ) -> list[LocationAndCells]:
     """Return the table of some JSON objects as a list of (file and row, cells).
@@ -354,7 +354,7 @@ def download_dataset(dataset_name: str) -> DatasetDict:
         raise ConnectionError(f"{reason}; fix: {fix}") from error
 
 
-def list_labelled_dataset_rows(
+def list_rows_with_class_names(
     dataset: Dataset, label_columns: Collection[str] | None = None
 ) -> list[Json]:
     """Return the rows of a `datasets.Dataset` as dicts {column: value}.

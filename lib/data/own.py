@@ -195,11 +195,11 @@ def read_dataset(
         name for name in features if roles.is_label_column_name(name)
     ]
     for split, dataset_part in by_split.items():
-        body = lines.list_labelled_dataset_rows(dataset_part, label_columns or None)
+        body = lines.list_rows_with_class_names(dataset_part, label_columns or None)
         if lost := len(dataset_part) - len(body):
             count = f"{lost} of {len(dataset_part)} {split} rows"
             remarks.append(f"left out {count} without a class")
-        if table := lines.tabulate_objects(f"{location}, {split}", body):
+        if table := lines.convert_json_objects_to_table(f"{location}, {split}", body):
             tables[split] = table
     if "train" not in tables:
         fault = f"none of {len(by_split['train'])} rows has a class"
@@ -422,7 +422,7 @@ def _convert_tables_to_user_data(
         more.append(f"to have {other}: --data {shlex.quote(typed)}")
     name, pair = f"{location}: {names}: {coding.kind}", len(texts) == 2
     task = Task(name, pair, coding.labels, metrics, scale=coding.scale)
-    return _check_and_complete_user_data(
+    return _check_rows_and_draw_development_rows(
         location, task, splits, [first, *more, *remarks]
     )
 
@@ -518,10 +518,12 @@ def _convert_questions_to_user_data(
         splits[split] = squad.build_split(placed)
     task = Task(location, True, (), ("span_f1", "exact"), True)
     about = "questions about passages; label: a span of the passage, or no answer"
-    return _check_and_complete_user_data(location, task, splits, [about, *remarks])
+    return _check_rows_and_draw_development_rows(
+        location, task, splits, [about, *remarks]
+    )
 
 
-def _check_and_complete_user_data(
+def _check_rows_and_draw_development_rows(
     location: str, task: Task, splits: dict[SplitName, Split], remarks: list[Remark]
 ) -> UserData:
     """Check the rows of a user's task, and draw development rows where there are none.

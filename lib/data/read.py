@@ -30,7 +30,7 @@ from lib.data.lines import (
     LocationAndCells,
     convert_cell_to_text,
     download_dataset,
-    list_labelled_dataset_rows,
+    list_rows_with_class_names,
     make_file_content_error,
     parse_number,
     quote_for_message,
@@ -69,7 +69,7 @@ GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
-def _find_benchmark_file_or_substitutes(benchmark_file_path: Path) -> list[Path]:
+def _find_official_or_partial_files(benchmark_file_path: Path) -> list[Path]:
     """Return the files to read in place of an official file of a benchmark.
 
     The official file itself is returned if it exists, or else the file of its rows that
@@ -102,7 +102,7 @@ def find_files_by_split(
     layout = LAYOUTS[task_name]
     folder = Path(source_folder) / layout["folder"]
     split_paths = {
-        split: _find_benchmark_file_or_substitutes(folder / name)
+        split: _find_official_or_partial_files(folder / name)
         for split, name in layout["files"].items()
     }
     if not any(split_paths.values()):
@@ -131,7 +131,7 @@ def download_task_from_hub(task_name: str, source_folder: Path | str) -> Path:
     for split, name in layout["files"].items():
         hub_split = split.replace("dev", "validation").replace("_mm", "_mismatched")
         dataset = by_split.get(hub_split) or by_split.get(f"{hub_split}_matched")
-        if not dataset or not (rows := list_labelled_dataset_rows(dataset)):
+        if not dataset or not (rows := list_rows_with_class_names(dataset)):
             given = ", ".join(map(str, by_split))
             raise Refused(
                 f"the hub's {task_name} has no split {hub_split}, but {given}"
@@ -194,7 +194,7 @@ def load(task_name: str, source_folder: Path | str) -> dict[SplitName, Split]:
         words = {row.label for row in parted["train"]}
         layout = layout | {"labels": tuple(sorted(words))}
     return {
-        split: _make_official_split(split_rows, layout)
+        split: _encode_labels_of_official_rows(split_rows, layout)
         for split, split_rows in parted.items()
     }
 
@@ -209,7 +209,7 @@ def load_official_test_rows(task_name: str, source_folder: Path | str) -> Split:
     source_folder: the folder of the benchmark, such as that of GLUE."""
     path = Path(os.path.normpath(Path(source_folder) / UNSEEN[task_name]))
     layout = LAYOUTS[task_name]
-    return _make_official_split(
+    return _encode_labels_of_official_rows(
         parse_rows(read_table_file(path, ".tsv"), layout), layout
     )
 
@@ -289,7 +289,9 @@ def build_split(
     return Split(a, b[0] if b else None, y, np.arange(len(rows)))
 
 
-def _make_official_split(rows: list[ParsedRow], column_layout: ColumnLayout) -> Split:
+def _encode_labels_of_official_rows(
+    rows: list[ParsedRow], column_layout: ColumnLayout
+) -> Split:
     """Return the Split of the parsed rows of an official task.
 
     Labels of GLUE may be class names or class codes, since some files have names and

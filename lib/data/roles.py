@@ -22,7 +22,7 @@ from lib.data import LowestAndHighestScore
 from lib.data.lines import (
     NUMBER,
     LocationAndCells,
-    find_cell_separator,
+    guess_csv_delimiter,
     make_file_content_error,
     make_path_relative_to_working_folder,
     parse_number,
@@ -164,7 +164,7 @@ def find_text_and_label_columns(
         texts = [name for name in others if is_text_column_name(name)]
         unclear = [name for name in others if name not in texts]
     decided = (
-        _count_label_determined_column_values(columns, labels[0])
+        _find_columns_determined_by_label(columns, labels[0])
         if len(labels) == 1
         else {}
     )
@@ -180,7 +180,10 @@ def find_text_and_label_columns(
         name
         for name in unclear
         if name not in decided
-        and (not is_metadata_column_name(name) or _reads_like_text(name, columns))
+        and (
+            not is_metadata_column_name(name)
+            or _has_text_name_and_long_cells(name, columns)
+        )
     ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
@@ -195,7 +198,7 @@ def find_text_and_label_columns(
     return chosen, unused_texts
 
 
-def _reads_like_text(
+def _has_text_name_and_long_cells(
     column_name: str, cells_by_column: Mapping[ColumnName, Sequence[str]]
 ) -> bool:
     """Return whether name and cells of a column are those of a text.
@@ -223,7 +226,7 @@ def _explain_unused_column(
     if value_count_by_label_determined_column.get(unused_column, 0) > 1:
         return "the label decides it"
     if (
-        _count_label_determined_column_values(cells_by_column, unused_column).get(
+        _find_columns_determined_by_label(cells_by_column, unused_column).get(
             label_column, 0
         )
         > 1
@@ -279,7 +282,7 @@ def _header_looks_like_data_row(
     return any(looks) and not any(map(is_label_column_name, header))
 
 
-def _count_label_determined_column_values(
+def _find_columns_determined_by_label(
     cells_by_column: Mapping[ColumnName, Sequence[str]], label_column: str
 ) -> dict[ColumnName, int]:
     """Return {column: number of different values} of columns that the label determines.
@@ -396,7 +399,7 @@ def _make_missing_header_error(
     roles |= {label: "label"}
     path = Path(first_file)
     is_csv = path.suffix.lower() == ".csv"
-    separator = find_cell_separator(read_lines(path)[0]) if is_csv else "\t"
+    separator = guess_csv_delimiter(read_lines(path)[0]) if is_csv else "\t"
     line = separator.replace("\t", "\\t").join(
         roles.get(number, f"id{number}") for number in numbers
     )
@@ -494,7 +497,7 @@ def infer_label_coding(
             count <= most_classes,
         )
     else:
-        coding = _code_labels_as_classes(every, rows_by_split["train"], values)
+        coding = _encode_labels_as_classes(every, rows_by_split["train"], values)
         count, most = len(coding.labels), most_classes
     if not 2 <= count <= most:
         fault = f"{count} different labels, such as {quote_for_message(min(values))}"
@@ -555,7 +558,7 @@ def _infer_label_kind(
     return CLASSES if count <= most else SCORES
 
 
-def _code_labels_as_classes(
+def _encode_labels_as_classes(
     rows: Sequence[ParsedRow],
     train_rows: Sequence[ParsedRow],
     number_by_label: Mapping[str, float | None],

@@ -127,7 +127,7 @@ def make_corpus_data_descriptor(
     "documents" if all are used. `iterate_verified_documents` takes it and reads the
     text. Where the corpus is missing, the digest is taken from this project's file
     `data/digests.json`, so that training runs of other machines are found. Where the
-    file has none, it is "absent" within `allow_and_record_absent_data`, and
+    file has none, it is "absent" within `plan_with_missing_data`, and
     FileNotFoundError is raised elsewhere.
 
     document_count: the number of documents from the start of the corpus; None takes

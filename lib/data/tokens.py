@@ -29,7 +29,7 @@ T = TypeVar("T")
 ValuesOfTokens: TypeAlias = list[int]
 
 
-def digest_vocabulary(tokenizer: PreTrainedTokenizerFast) -> str:
+def digest_tokenizer(tokenizer: PreTrainedTokenizerFast) -> str:
     """Return a digest of a tokenizer's vocabulary and rules: 16 hex digits.
 
     The digest is part of the key under which token ids are cached on disk, so that the

@@ -174,7 +174,7 @@ def _replace_by_synonym(
     )
 
 
-def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
+def _paraphrase_event(rng: Random, event: Event, synonym_count: int) -> Event:
     """Return an Event (meaning of a clause) with the same meaning in other words.
 
     It makes a paraphrase for toy tasks of text pairs.
@@ -189,7 +189,9 @@ def _restate_event(rng: Random, event: Event, synonym_count: int) -> Event:
     return event
 
 
-def _restate_or_negate_event(rng: Random, event: Event, same_meaning: bool) -> Event:
+def _paraphrase_or_contradict_event(
+    rng: Random, event: Event, same_meaning: bool
+) -> Event:
     """Return a paraphrase of an Event (meaning of a clause), or the paraphrase negated.
 
     It is the meaning of the second text of a toy pair. Negation adds or removes the
@@ -199,8 +201,8 @@ def _restate_or_negate_event(rng: Random, event: Event, same_meaning: bool) -> E
 
     same_meaning: whether the meaning stays; otherwise the event is negated."""
     if same_meaning:
-        return _restate_event(rng, event, 1 + (rng.random() < 0.25))
-    return negate_event(_restate_event(rng, event, int(rng.random() < 0.75)))
+        return _paraphrase_event(rng, event, 1 + (rng.random() < 0.25))
+    return negate_event(_paraphrase_event(rng, event, int(rng.random() < 0.75)))
 
 
 def _sample_events_for_text_pair(
@@ -216,10 +218,10 @@ def _sample_events_for_text_pair(
     events is the negation of that in the first text."""
     if rng.random() < 0.5:
         [p] = _sample_events(rng)
-        return [p], [_restate_or_negate_event(rng, p, same_meaning)]
+        return [p], [_paraphrase_or_contradict_event(rng, p, same_meaning)]
     one, other = _sample_events(rng, 2)
     said = [one, replace(other, positive=not one.positive)]
-    again = [_restate_event(rng, p, 1) for p in said]
+    again = [_paraphrase_event(rng, p, 1) for p in said]
     return said, again if same_meaning else [negate_event(p) for p in again]
 
 
@@ -245,13 +247,13 @@ def _sample_events_with_relative_clauses(
         sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None
     )
     slots = g.ROLES[:: pick_option(rng, (1, -1))]
-    again = _restate_or_negate_event(rng, p, meaning != "denied")
-    return [_attach_clause(p, slots[0], said)], [
-        _attach_clause(again, slots[meaning == "other"], said)
+    again = _paraphrase_or_contradict_event(rng, p, meaning != "denied")
+    return [_attach_relative_clause(p, slots[0], said)], [
+        _attach_relative_clause(again, slots[meaning == "other"], said)
     ]
 
 
-def _attach_clause(event: Event, role: Role, inner_event: Event) -> Event:
+def _attach_relative_clause(event: Event, role: Role, inner_event: Event) -> Event:
     """Return an Event (meaning of a clause) with a relative clause at one of its nouns.
 
     An example is "the dog that slept chased the pig".
@@ -340,7 +342,7 @@ def _make_tense_row(rng: Random, past_or_present: int) -> Texts:
     return (
         format_sentence(
             make_clause(
-                _attach_clause(
+                _attach_relative_clause(
                     p,
                     pick_option(rng, g.ROLES),
                     g.remove_participant_for_relative_clause(rng, inner),

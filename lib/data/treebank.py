@@ -394,9 +394,11 @@ class _Treebank:
         self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
         for form, lemma in forms:
             if self.times[form] in _ODD:
-                self.peers[self._find_frequency_class(form)].append((form[0], lemma))
+                self.peers[self._make_key_of_interchangeable_words(form)].append(
+                    (form[0], lemma)
+                )
 
-    def _find_frequency_class(
+    def _make_key_of_interchangeable_words(
         self, word_form: WordPartOfSpeechFeatures
     ) -> tuple[PartOfSpeech, MorphologicalFeatures, BitLengthOfFrequency]:
         # The class is (part of speech, features, number of bits of the word's count).
@@ -475,7 +477,9 @@ class _Treebank:
         form, i = rng.choice(forms)
         # self.peers lists a word once for each of its occurrences, so that frequent
         # words are drawn more often.
-        drawn = rng.choices(self.peers[self._find_frequency_class(form)], k=9)
+        drawn = rng.choices(
+            self.peers[self._make_key_of_interchangeable_words(form)], k=9
+        )
         others = [pair for pair in drawn if pair[1] != sentence.lemmas[i]]
         if not others:
             return None

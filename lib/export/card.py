@@ -49,9 +49,9 @@ def make_model_card(run: Run, export_report: ExportReport) -> ModelCard:
         ),
         classes=[escape_markdown_line(name) for name in task.labels] if task else [],
         remote=", trust_remote_code=True" * export_report["remote"],
-        scores=select_task_metrics(run, task),
+        scores=select_scores_of_task(run, task),
         described=json.dumps(remove_absolute_paths(spec.args.get("data", {}))),
-        method="\n".join(format_lines_on_run_and_ancestors(spec)),
+        method="\n".join(describe_provenance(spec)),
         **{"run": run, "exported": export_report, "task": task, "bases": bases},
     )
 
@@ -86,7 +86,7 @@ def make_model_card_metadata(
             format_run_task_title(run, task),
             *score,
         )
-        for score in select_task_metrics(run, task).items()
+        for score in select_scores_of_task(run, task).items()
         if task
     ]
     return ModelCardData(
@@ -99,7 +99,7 @@ def make_model_card_metadata(
     )
 
 
-def format_lines_on_run_and_ancestors(spec: Spec) -> Iterator[str]:
+def describe_provenance(spec: Spec) -> Iterator[str]:
     """Yield a line of Markdown for each piece of work that led to a model.
 
     Such work is a training, a ranking of heads, a search and so on. A line has a
@@ -126,7 +126,7 @@ def format_lines_on_run_and_ancestors(spec: Spec) -> Iterator[str]:
         )
 
 
-def select_task_metrics(run: Run, task: Task | None) -> dict[MetricName, float]:
+def select_scores_of_task(run: Run, task: Task | None) -> dict[MetricName, float]:
     """Return {metric: value} of a run (training or measurement), for model cards.
 
     Only metrics of its task are taken, such as "accuracy" on the development rows,

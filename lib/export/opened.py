@@ -161,7 +161,7 @@ def open_finished_run(
         run = find_run_by_name(run_or_notebook_name)
     else:
         spec = find_spec_by_labels(run_or_notebook_name, profile, row_labels)
-        run = Store().look_up_run_and_state(spec)["run"]
+        run = Store().find_run_with_state(spec)["run"]
         if not run and remake_if_weights_missing:
             run = execute_run_and_keep_weights(spec)
         if not run:

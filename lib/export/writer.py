@@ -27,7 +27,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 from lib.core.names import Refused
 from lib.export import check_export_folder_is_empty, check_onnx_packages
 from lib.model import backbone, ghost, modeling
-from lib.model.parts import count_parameters, get_surgery_operations
+from lib.model.parts import count_parameters, get_recorded_model_changes
 from lib.model.surgery import OPERATIONS, find_surgery_function
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def export_model(
     no classification head.
     writes_onnx: whether `model.onnx` is written too."""
     folder, (model, tokenizer) = Path(export_folder), backbone.load(model_folder)
-    check_export_preconditions(model, folder, writes_onnx)
+    check_model_can_be_exported(model, folder, writes_onnx)
     samples = [
         (batch, compute_outputs_as_one_array(model, batch))
         for batch in sample_random_batches(model)
@@ -90,7 +90,7 @@ def export_model(
     backbone.save(
         backbone.set_class_names_and_problem_type(model, class_names), tokenizer, folder
     )
-    remote = copy_model_code_if_needed(folder)
+    remote = add_model_code_to_export(folder)
     name = find_auto_class_name(backbone.read_model_class_name(folder))
     more = {"trust_remote_code": True, "local_files_only": True}
     with backbone.silence_transformers_logging():
@@ -106,7 +106,7 @@ def export_model(
         )
         limit = CLOSE
         if form == "ONNX" and any(
-            op["op"] == "int8" for op in get_surgery_operations(model)
+            op["op"] == "int8" for op in get_recorded_model_changes(model)
         ):
             limit = EDGE * max(float(abs(expected).max()) for _, expected in samples)
         if not most <= limit:
@@ -116,7 +116,7 @@ def export_model(
     return {"forms": apart, "auto": name, "remote": remote, **count_parameters(again)}
 
 
-def check_export_preconditions(
+def check_model_can_be_exported(
     model: PreTrainedModel, export_folder: Path, writes_onnx: bool
 ) -> None:
     """Raise Refused where a model cannot be exported, before anything is written.
@@ -126,7 +126,7 @@ def check_export_preconditions(
     model is no classifier of a supported family, has parts that cannot be written as
     ONNX, or packages are missing."""
     check_export_folder_is_empty(export_folder)
-    ops = [op["op"] for op in get_surgery_operations(model)]
+    ops = [op["op"] for op in get_recorded_model_changes(model)]
     for name in sorted({*ops} - OPERATIONS.keys()):
         check_method_does_not_import_lib(
             Path(inspect.getfile(find_surgery_function(name)))
@@ -140,7 +140,7 @@ def check_export_preconditions(
         check_onnx_packages()
 
 
-def copy_model_code_if_needed(export_folder: Path) -> WasCopied:
+def add_model_code_to_export(export_folder: Path) -> WasCopied:
     """Copy the code of a pruned or otherwise changed model into its exported folder.
 
     So transformers opens it with `trust_remote_code` and without this project. An
@@ -148,7 +148,7 @@ def copy_model_code_if_needed(export_folder: Path) -> WasCopied:
     copied; a model of a standard architecture needs none.
 
     export_folder: the exported folder, which has the configuration and the weights."""
-    if not backbone.has_saved_surgery(export_folder):
+    if not backbone.has_recorded_model_changes(export_folder):
         return False
     config, code = backbone.read_configuration(export_folder), Path(modeling.__file__)
     methods = sorted({op["op"] for op in config["surgery"]} - OPERATIONS.keys())

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from . import modeling
 from .layout import make_state_dict_with_transformers_names, rename_layer_parts_as_bert
 from .options import HEADLESS, VOCABULARIES, ContextYield, Refused, SurgeryOperation
-from .parts import get_surgery_operations, set_dropout
+from .parts import get_recorded_model_changes, set_dropout
 from .surgery import apply_surgery
 
 # {kind of head: prefix of the names of its tensors}.
@@ -59,12 +59,12 @@ def load_with_task_head(
         if model.config.num_labels != output_count:
             raise Refused(
                 f"{folder.name} has {model.config.num_labels} outputs; the task needs "
-                f"{output_count}; {describe_fix_of_unfitting_head(folder)}"
+                f"{output_count}; {suggest_fix_for_wrong_head(folder)}"
             )
-    elif has_saved_surgery(folder):
+    elif has_recorded_model_changes(folder):
         raise Refused(
             f"the model in {folder.name} is a {cls}; the task needs a head for "
-            f"{task_head_kind}; {describe_fix_of_unfitting_head(folder)}"
+            f"{task_head_kind}; {suggest_fix_for_wrong_head(folder)}"
         )
     elif has_tensors_with_prefix(HEADS[task_head_kind], folder):
         raise Refused(f"{folder.name} has the head of a {cls}; {HEADLESS}")
@@ -96,7 +96,7 @@ def read_model_class_name(folder: str | Path) -> str:
     return " ".join(read_configuration(folder).get("architectures") or [])
 
 
-def has_saved_surgery(folder: str | Path) -> bool:
+def has_recorded_model_changes(folder: str | Path) -> bool:
     """Return whether a saved model was changed by operations such as pruning.
 
     Its `config.json` then lists these operations ("surgery"). `load` applies them again
@@ -121,7 +121,7 @@ def save(
     folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder} is a file; name a new folder")
-    done = get_surgery_operations(model)
+    done = get_recorded_model_changes(model)
     with silence_transformers_logging():
         tensors = None if done else make_state_dict_with_transformers_names(model)
         model.save_pretrained(folder, state_dict=tensors)
@@ -154,7 +154,9 @@ def load(
     other, and where weights or tokenizer cannot be read. Raises FileNotFoundError where
     `config.json` is missing."""
     name = (read_model_class_name(folder).split() or ["AutoModel"])[0]
-    cls = getattr(modeling if has_saved_surgery(folder) else transformers, name)
+    cls = getattr(
+        modeling if has_recorded_model_changes(folder) else transformers, name
+    )
     if "For" in name and not has_tensors_with_prefix(
         f"{cls.base_model_prefix}.", folder
     ):
@@ -219,11 +221,11 @@ def set_class_names_and_problem_type(
     return model
 
 
-def describe_fix_of_unfitting_head(folder: str | Path) -> str:
+def suggest_fix_for_wrong_head(folder: str | Path) -> str:
     """Return what to do where the saved head of a model does not fit a task.
 
     AutoModel opens no model that was pruned or otherwise changed."""
-    if has_saved_surgery(folder):
+    if has_recorded_model_changes(folder):
         return "start from a model of such a task, or from one before surgery"
     return HEADLESS
 
@@ -274,7 +276,9 @@ def load_pretrained_model(
     # For a model with surgery (pruned, or changed in other ways) any tensor that the
     # class does not expect is an error.
     asked = (
-        "" if get_surgery_operations(model) else r"(encoder|transformer|embeddings)\."
+        ""
+        if get_recorded_model_changes(model)
+        else r"(encoder|transformer|embeddings)\."
     )
     wrong = [
         f"{name} is missing"
@@ -289,7 +293,7 @@ def load_pretrained_model(
     ]
     # Quantisation to integers is one of the recorded surgery operations. So a model
     # without such operations must have floats as weights.
-    if not get_surgery_operations(model):
+    if not get_recorded_model_changes(model):
         wrong += [
             f"{name} is {kind}, expected a floating-point type"
             for name, kind in iterate_tensor_names_and_dtypes(folder)

@@ -56,10 +56,12 @@ def prune_to_head_count(
         ffn = layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise Refused(f"cut to {heads!r} heads: keep 1 to {total}")
-        order = rank_by_importance(head_scores, model, number, total, "head")
-        neurons = rank_by_importance(neuron_scores, model, number, ffn, "neuron")[
-            : heads * ffn // total
-        ]
+        order = rank_heads_or_neurons_of_layer(
+            head_scores, model, number, total, "head"
+        )
+        neurons = rank_heads_or_neurons_of_layer(
+            neuron_scores, model, number, ffn, "neuron"
+        )[: heads * ffn // total]
         prune_heads_and_neurons(layer, order, heads, neurons, whole)
         selection["heads"].append(order[:heads].tolist())
         selection["neurons"].append(neurons.tolist())
@@ -68,7 +70,7 @@ def prune_to_head_count(
     return selection
 
 
-def rank_by_importance(
+def rank_heads_or_neurons_of_layer(
     importance_scores: torch.Tensor | KeepFirst,
     model: nn.Module,
     layer_index: int,

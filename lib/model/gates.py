@@ -29,7 +29,7 @@ from .parts import (
     AnyModule,
     build_linear_layer,
     get_layers,
-    get_surgery_operations,
+    get_recorded_model_changes,
 )
 from .places import FFN2, OUT, QKV, QUERY
 
@@ -92,7 +92,7 @@ class GatedLinear(nn.Linear):
         return functional.linear(x, weight, bias)
 
 
-def plan_gates_of_layer_by_kind(
+def plan_layer_gates(
     layer: AnyModule, regions: Iterable[GateRegion]
 ) -> dict[str, GatePlan]:
     """Return {kind: GatePlan}, the gates (trained masks) of one transformer layer.
@@ -141,7 +141,7 @@ def attach_gates(model: nn.Module, regions: Iterable[GateRegion]) -> GateCountBy
     keys, and "v" of values). "heads" and "qkv" exclude each other."""
     count: dict[str, int] = {}
     for layer in get_layers(model):
-        planned = plan_gates_of_layer_by_kind(layer, regions)
+        planned = plan_layer_gates(layer, regions)
         places: dict[str, dict[str, tuple[str, int]]] = {}
         weight = layer.output.dense.weight
         layer.gates = nn.ParameterDict()
@@ -169,8 +169,8 @@ def remove_gates(model: nn.Module) -> None:
                 plain = build_linear_layer(part.weight, part.bias).train(part.training)
                 layer.set_submodule(path, plain)
         del layer.gates
-    get_surgery_operations(model)[:] = [
-        op for op in get_surgery_operations(model) if op["op"] != "gates"
+    get_recorded_model_changes(model)[:] = [
+        op for op in get_recorded_model_changes(model) if op["op"] != "gates"
     ]
 
 

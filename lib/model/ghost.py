@@ -48,7 +48,11 @@ from .parts import (
     get_or_attach_padding_mask,
     set_padded_tokens_to_zero,
 )
-from .scores import ContextsAndMaps, compute_masked_scores, register_attention_function
+from .scores import (
+    ContextsAndMaps,
+    compute_and_record_masked_scores,
+    register_attention_function,
+)
 
 
 def convolve_each_channel_over_tokens(
@@ -327,7 +331,7 @@ def attend_with_ghost_heads(
     dropout: the rate of dropout on the maps of kept and of generated heads.
     position_bias: a relative position bias that is added to the scores; None adds
     none."""
-    scores = compute_masked_scores(
+    scores = compute_and_record_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )
     maps = module.ghost(scores.softmax(-1))

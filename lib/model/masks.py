@@ -103,7 +103,9 @@ def make_global_top_k_masks(
     ]
 
 
-def find_final_score_threshold(prune_options: Prune) -> float | NoTrainedThreshold:
+def compute_final_mask_score_threshold(
+    prune_options: Prune,
+) -> float | NoTrainedThreshold:
     """Return the score above which a weight is kept at the end of score-based pruning.
 
     Scores are trained parameters, one for each weight. For the method "soft", where a

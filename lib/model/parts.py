@@ -62,7 +62,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
             module.p = probability
 
 
-def get_surgery_operations(model: nn.Module) -> list[SurgeryOperation]:
+def get_recorded_model_changes(model: nn.Module) -> list[SurgeryOperation]:
     """Return the list of operations that have changed a model, the oldest first.
 
     An operation is a dict such as {"op": "cut", "heads": 3}, which pruned the model to

@@ -3,8 +3,8 @@ access to its raw scores, on which some distillation losses are defined.
 
 A raw score is query times key divided by the root of the head size, before mask and
 softmax; in an MPNet the relative position bias is added. transformers returns only
-probabilities after dropout. Here every attention calls `compute_masked_scores`, and
-`record_attention_scores` collects the scores.
+probabilities after dropout. Here every attention calls
+`compute_and_record_masked_scores`, and `record_attention_scores` collects the scores.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -32,7 +32,7 @@ ATTENTION = f"{__name__}.attend"
 # the first axis of a transposed copy, which is faster.
 SHORT = 64
 # Names of the attention functions that this package has registered with transformers.
-# All of them compute scores by `compute_masked_scores`, which can record them. So a
+# All of them compute scores by `compute_and_record_masked_scores`, which can record them. So a
 # model with one of them keeps it while scores are recorded; any other model is switched
 # to `attend_eagerly`.
 OURS: set[str] = set()
@@ -47,14 +47,14 @@ def register_attention_function(
 
     A model's configuration can then choose it by this name. The function gets a mask
     [B, 1, T, T] that is to be added to the scores, or None where no token is masked. It
-    must compute its scores by `compute_masked_scores`, so that they can be recorded for
-    distillation."""
+    must compute its scores by `compute_and_record_masked_scores`, so that they can be
+    recorded for distillation."""
     AttentionInterface.register(attention_name, attention_function)
     AttentionMaskInterface.register(attention_name, eager_mask)
     OURS.add(attention_name)
 
 
-def compute_masked_scores(
+def compute_and_record_masked_scores(
     module: nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -128,7 +128,7 @@ def attend_eagerly(
     dropout: ignored. The module's own dropout layer is called, because it may have been
     replaced by a faster one of the same rate (`lib.train.lean`).
     position_bias: MPNet's relative position bias [1, A, T, T]; None adds none."""
-    scores = compute_masked_scores(
+    scores = compute_and_record_masked_scores(
         module, query, key, attention_mask, scaling, position_bias
     )
     attention_maps = compute_attention_maps(

@@ -99,7 +99,7 @@ class FeedForwardStack(nn.Module):
     Each network computes LayerNorm(x + dropout(f(x))) for x [B, T, H], with weights of
     its own and a formula f that an architecture search finds (EfficientBERT section
     3.1). In a supernet (one network that contains all candidates of the search) only a
-    part of the networks and channels is active. `activate_smaller_stack` must be called
+    part of the networks and channels is active. `set_active_subnetwork` must be called
     before the first forward pass, as it sets the formula.
 
     hidden_size, inner_size: H, and the inner channels of each network.
@@ -122,7 +122,7 @@ class FeedForwardStack(nn.Module):
         )
         self.LayerNorm = LastActiveLayerNorm(self)
 
-    def activate_smaller_stack(
+    def set_active_subnetwork(
         self,
         feed_forward_formula: str,
         network_count: int,
@@ -246,7 +246,7 @@ def add_feed_forward_stacks(model: nn.Module, net: ArchitectureJson) -> CountByM
         layer.output = initialise_weights(
             FeedForwardStack(net["hidden"], inner, count, *rates), model
         )
-        layer.output.activate_smaller_stack(formula, count, inner, net["mismatch"])
+        layer.output.set_active_subnetwork(formula, count, inner, net["mismatch"])
     return {
         "networks": sum(count for _, count, _ in net["layers"]),
         "parameters": count_parameters(model)["parameters"] - before,

@@ -12,7 +12,7 @@ import transformers
 
 from . import backbone
 from .options import FACTOR, Refused
-from .parts import get_layers, get_surgery_operations
+from .parts import get_layers, get_recorded_model_changes
 from .stack import ArchitectureJson
 
 # Net stands for the class lib.papers.efficientbert.search.net.Net in type hints.
@@ -47,13 +47,13 @@ def read_architecture_of_model(model: transformers.PreTrainedModel) -> Architect
     formula) and "layers": for each layer [formula such as "W2 gelu(W1 x)", number of
     feed-forward networks, q], where each network has width // q inner channels.
     Raises Refused for a model that has no stacks of feed-forward networks."""
-    for op in get_surgery_operations(model):
+    for op in get_recorded_model_changes(model):
         if op["op"] == "stack":
             return op["net"]
     raise Refused(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
-def build_model_of_architecture(
+def build_efficientbert_model(
     architecture: Net | ArchitectureJson,
     model_class: type[transformers.PreTrainedModel] = transformers.BertModel,
     vocabulary_config: transformers.PretrainedConfig | BertDefaults = None,
@@ -126,7 +126,7 @@ def activate_subnetwork(
     for layer, (formula, count, q) in zip(
         get_layers(model), architecture["layers"], strict=True
     ):
-        layer.output.activate_smaller_stack(
+        layer.output.set_active_subnetwork(
             formula, count, architecture["width"] // q, architecture["mismatch"]
         )
 

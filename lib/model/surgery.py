@@ -24,7 +24,7 @@ from .int8 import quantise_linear_layers
 from .layout import rename_layer_parts_as_bert
 from .mix import add_layer_mix
 from .options import Refused, SurgeryOperation, SurgeryReport, check_known_name
-from .parts import AnyModule, get_surgery_operations
+from .parts import AnyModule, get_recorded_model_changes
 from .stack import add_feed_forward_stacks, add_trigram_embedding
 
 OPERATIONS: dict[str, Callable[..., SurgeryReport]] = {
@@ -64,7 +64,7 @@ def apply_surgery(
         raise Refused(f"the operation is {operation!r}; write {{'op': name, ...}}")
     name: Any = operation.get("op")
     change = find_surgery_function(name)
-    for done in get_surgery_operations(model):
+    for done in get_recorded_model_changes(model):
         shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
         apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
         if apart or shaped and name in ("cut", "keep", "gates"):
@@ -82,7 +82,7 @@ def apply_surgery(
     except TypeError as error:
         raise Refused(f"operation {name}: {error}; it takes {allowed}") from None
     report = change(rename_layer_parts_as_bert(model), **arguments, **unsaved_arguments)
-    get_surgery_operations(model).append(operation)
+    get_recorded_model_changes(model).append(operation)
     return report
 
 

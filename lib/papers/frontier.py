@@ -45,9 +45,9 @@ from lib.papers.points import TOKENS as TOKENS
 from lib.papers.points import (
     CompressionMethod,
     compressed_student_spec,
+    int8_quantisation_spec,
     make_single_stage_train_settings,
-    quantised_spec,
-    searched_student_spec,
+    student_pruned_by_search_spec,
 )
 from lib.stats import compare, cost, paired
 from lib.stats.compare import MetricColumn
@@ -98,17 +98,17 @@ def uniformly_pruned_student_spec(
     start = Spec("operate", {"surgery": [cut]}, {"teacher": teacher})
     targets = Targets("soft", sum_classes=True)
     train = make_single_stage_train_settings(students.FINETUNE, profile, task)
-    args = grids.make_common_run_arguments(profile, task, train=train, targets=targets)
+    args = grids.make_run_arguments_of_task(profile, task, train=train, targets=targets)
     return Spec("finetune", args, {"start": start, "teacher": teacher})
 
 
-def finetuned_full_width_spec(
+def finetuned_unpruned_model_spec(
     profile: ProfileName, task: TaskName, unused_width: int
 ) -> Spec:
     return grids.teacher_spec(profile, task)
 
 
-def distilled_full_width_spec(
+def distilled_unpruned_model_spec(
     profile: ProfileName, task: TaskName, unused_width: int
 ) -> Spec:
     """Return the Spec (description of a run) of an unpruned model trained as a student.
@@ -156,7 +156,7 @@ def student_pruned_by_further_method_spec(
             by=method_module_name,
             version=take("version", 0),
         )
-        ranked = grids.make_common_run_arguments(profile, task, importance=options)
+        ranked = grids.make_run_arguments_of_task(profile, task, importance=options)
         teacher = grids.teacher_spec(profile, task)
         ranking = Spec("importance", ranked, {"teacher": teacher})
     return compressed_student_spec(
@@ -169,7 +169,7 @@ def student_pruned_by_further_method_spec(
 RECIPES = import_module_of_each_paper("recipes")
 
 
-def searched_ghost_student_spec(
+def ghost_student_pruned_by_search_spec(
     profile: ProfileName, task: TaskName, flops_budget_in_twelfths: int
 ) -> Spec:
     """Return the Spec (description of a run) of a student that combines two papers.
@@ -184,7 +184,7 @@ def searched_ghost_student_spec(
     find = import_module_of_each_paper("frontier")[
         "nas_pruning"
     ].architecture_search_spec_at_budget
-    return searched_student_spec(
+    return student_pruned_by_search_spec(
         profile,
         task,
         flops_budget_in_twelfths,
@@ -227,7 +227,7 @@ def single_stage_ghost_student_spec(
     start = students.untrained_student_spec(profile, task, width_in_twelfths, ghosts)
     train = make_single_stage_train_settings(students.FINETUNE, profile, task, ghosts)
     options = RECIPES["efficientbert"].TAUGHT[profile]
-    args = grids.make_common_run_arguments(profile, task, train=train, warmup=options)
+    args = grids.make_run_arguments_of_task(profile, task, train=train, warmup=options)
     inputs = {"teacher": grids.teacher_spec(profile, task), "start": start}
     return Spec("warmup", args, inputs)
 
@@ -241,15 +241,17 @@ def list_baselines_controls_and_combinations() -> dict[MethodName, CompressionMe
     combination is left out where the code of one of its papers is missing."""
     points = {
         "Whole": CompressionMethod(
-            "whole", finetuned_full_width_spec, "all", has_single_model=True
+            "whole", finetuned_unpruned_model_spec, "all", has_single_model=True
         ),
         "Width": CompressionMethod("paper", students.student_spec),
         "Whole, distilled": CompressionMethod(
-            "control", distilled_full_width_spec, "all", has_single_model=True
+            "control", distilled_unpruned_model_spec, "all", has_single_model=True
         ),
         "Uniform": CompressionMethod("control", uniformly_pruned_student_spec),
     }
-    in_int8 = partial(quantised_spec, make_trained_spec=finetuned_full_width_spec)
+    in_int8 = partial(
+        int8_quantisation_spec, make_trained_spec=finetuned_unpruned_model_spec
+    )
     points["Int8"] = CompressionMethod("control", in_int8, "all", has_single_model=True)
     papers = import_module_of_each_paper("frontier")
     if "bermo" in papers:
@@ -261,14 +263,14 @@ def list_baselines_controls_and_combinations() -> dict[MethodName, CompressionMe
         combined = partial(
             CompressionMethod, "combination", count_added_flops=ghosts.count_added_flops
         )
-        in_int8 = partial(quantised_spec, make_trained_spec=ghosts.make_spec)
+        in_int8 = partial(int8_quantisation_spec, make_trained_spec=ghosts.make_spec)
         points["GhostBERT, int8"] = combined(in_int8)
         if "efficientbert" in papers:
             points["GhostBERT, warmed up"] = combined(single_stage_ghost_student_spec)
         if "nas_pruning" in papers:
             least = papers["nas_pruning"].POINTS["NAS"].find_least_flops_share
             made = combined(
-                searched_ghost_student_spec,
+                ghost_student_pruned_by_search_spec,
                 kept_parts="found",
                 find_least_flops_share=least,
             )
@@ -374,16 +376,16 @@ def count_method_flops(
         return method.count_flops(profile)
     if method.kept_parts == "found":
         assert searched_architecture is not None
-        layers = cost.count_kept_indices_by_layer(searched_architecture)
+        layers = cost.compute_layer_widths_of_pruned_network(searched_architecture)
     else:
-        layers = list_kept_widths_of_layers(
+        layers = list_head_and_neuron_counts_by_layer(
             base, method.kept_parts, flops_budget_in_twelfths
         )
     total = cost.count_flops_of_layers(base.hidden, base.hidden // base.heads, layers)
     return total + method.count_added_flops(profile)
 
 
-def list_kept_widths_of_layers(
+def list_head_and_neuron_counts_by_layer(
     shape: cost.Shape, kept_parts_rule: str, flops_budget_in_twelfths: int
 ) -> list[cost.WidthByHeadsFfnEmbeddingQkAndV]:
     """Return {"heads": number, "ffn": neurons} of each layer that a student keeps.
@@ -402,7 +404,7 @@ def list_kept_widths_of_layers(
     return [{"heads": heads, "ffn": neurons} for heads, neurons in pairs]
 
 
-def explain_unplanned_parameter_count(
+def explain_parameter_count_mismatch(
     profile: ProfileName,
     method_name: MethodName,
     flops_budget_in_twelfths: int,
@@ -426,8 +428,12 @@ def explain_unplanned_parameter_count(
     count = partial(
         cost.count_parameters_of_layers, shape.hidden, shape.hidden // shape.heads
     )
-    removed_parameters = count(list_kept_widths_of_layers(shape, "all", HEADS)) - count(
-        list_kept_widths_of_layers(shape, pruning_rule, flops_budget_in_twelfths)
+    removed_parameters = count(
+        list_head_and_neuron_counts_by_layer(shape, "all", HEADS)
+    ) - count(
+        list_head_and_neuron_counts_by_layer(
+            shape, pruning_rule, flops_budget_in_twelfths
+        )
     )
     expected = uncompressed_parameter_count - removed_parameters
     if trained_parameter_count == expected:
@@ -459,7 +465,7 @@ def explain_models_left_out_of_comparison(
             rows.loc[rows["method"] == "Whole", "parameters"].unique(),
             rows.to_dict("records"),
         ):
-            if why := explain_unplanned_parameter_count(
+            if why := explain_parameter_count_mismatch(
                 profile,
                 row["method"],
                 int(row["m"]),
@@ -596,7 +602,7 @@ def tabulate_models_by_task_with_costs(
         select_and_label_model_runs(runs_frame)
     ).groupby("task", sort=False):
         assert isinstance(task, str)
-        column = grids.select_score_columns_by_task(profile)[task][0]
+        column = grids.select_metrics_by_task(profile)[task][0]
         start = len(lines)
         for model, rows in task_frame.groupby("model", sort=False):
             if (task, model) in left_out:
@@ -629,7 +635,7 @@ def tabulate_models_by_task_with_costs(
             }
             lines.append(line | dict(zip(AXES, np.mean([*row_costs], 0), strict=True)))
         for line in lines[start:]:
-            line |= compute_baseline_gap_columns(
+            line |= compute_score_gaps_to_width_pruning(
                 task_frame,
                 line,
                 find_width_pruned_baseline(lines[start:], line["flops"]),
@@ -693,7 +699,7 @@ def find_width_pruned_baseline(
     return min(candidates, key=lambda line: line["flops"], default=None)
 
 
-def compute_baseline_gap_columns(
+def compute_score_gaps_to_width_pruning(
     runs_frame: pd.DataFrame,
     model_row: ModelScoreRow,
     baseline_row: ModelScoreRow | None,

@@ -4,8 +4,8 @@ their data, settings and encoders, and the tasks, seeds and fine-tuned teachers.
 A reader's own data and model can replace those of a profile. Then the profile is a
 `ProfileWithUserData`: a str that is the profile's name, so it finds the settings of
 that profile in every table, and that has the reader's data and model as attributes.
-`make_training_data_descriptor` and `backbone_spec` look at these, so no paper needs to
-know of them."""
+`make_training_data_descriptor` and `pretrained_encoder_spec` look at these, so no paper
+needs to know of them."""
 
 import os
 import shlex
@@ -225,7 +225,7 @@ def list_encoder_families(profile: ProfileName) -> tuple[EncoderFamily, ...]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    if folder := get_attribute_of_profile_with_user_data(profile, "model"):
+    if folder := get_user_data_attribute(profile, "model"):
         kind = read_encoder_shape(folder).family
         return (kind if kind in CHECKPOINTS["paper"] else "bert",)
     return tuple(CHECKPOINTS.get(find_profile_settings(profile).name, ("bert",)))
@@ -254,7 +254,9 @@ def get_encoder_display_name(profile: ProfileName) -> str:
 
 
 @cache_results_while_enabled
-def backbone_spec(profile: ProfileName, family: EncoderFamily = "bert") -> Spec:
+def pretrained_encoder_spec(
+    profile: ProfileName, family: EncoderFamily = "bert"
+) -> Spec:
     """Return the Spec (description of a run) of an experiment's pre-trained encoder.
 
     All its models start from this encoder. A user's own encoder replaces it, whatever
@@ -263,14 +265,18 @@ def backbone_spec(profile: ProfileName, family: EncoderFamily = "bert") -> Spec:
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     family: such as "bert" or "roberta"."""
-    if folder := get_attribute_of_profile_with_user_data(profile, "model"):
+    if folder := get_user_data_attribute(profile, "model"):
         return Spec(
             "checkpoint",
             {"name": folder, "digest": data.digest_local_checkpoint(folder)},
             seed=0,
         )
     checkpoint_name = find_checkpoint_name(profile, family)
-    return checkpoint_spec(checkpoint_name) if checkpoint_name else toy_backbone_spec()
+    return (
+        checkpoint_spec(checkpoint_name)
+        if checkpoint_name
+        else toy_pretrained_encoder_spec()
+    )
 
 
 @cache_results_while_enabled
@@ -284,13 +290,13 @@ def checkpoint_or_user_encoder_spec(profile: ProfileName, checkpoint_name: str) 
     of str, adds a user's own data or encoder.
     checkpoint_name: such as "bert-base-uncased"."""
     return (
-        backbone_spec(profile)
-        if get_attribute_of_profile_with_user_data(profile, "model")
+        pretrained_encoder_spec(profile)
+        if get_user_data_attribute(profile, "model")
         else checkpoint_spec(checkpoint_name)
     )
 
 
-def toy_backbone_spec() -> Spec:
+def toy_pretrained_encoder_spec() -> Spec:
     """Return the Spec (description of a run) that pre-trains a tiny encoder.
 
     It learns generated text. Experiments of the size "toy" start from it, so they need
@@ -316,7 +322,7 @@ def find_encoder_shape(profile: ProfileName, family: EncoderFamily = "bert") -> 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     family: such as "bert"; a user's own encoder has one shape for all families."""
-    if folder := get_attribute_of_profile_with_user_data(profile, "model"):
+    if folder := get_user_data_attribute(profile, "model"):
         return read_encoder_shape(folder)
     if checkpoint_name := find_checkpoint_name(profile, family):
         return SHAPES[checkpoint_name.removesuffix("-uncased")]
@@ -444,7 +450,7 @@ def find_truncation_length(profile: ProfileName) -> TokenCount:
     return getattr(profile, "length", 0) or TEACHER[profile].max_length
 
 
-def find_profile_of_parameters(
+def make_profile_from_notebook_parameters(
     notebook_parameters: Mapping[ParameterName, Any],
 ) -> ProfileName:
     """Return the profile that the parameters of a notebook name.
@@ -473,7 +479,7 @@ def get_notebook_parameters(profile: ProfileName) -> dict[ParameterName, Any]:
     """Return {parameter: value} by which a notebook is run for a profile.
 
     The parameters are `profile` and, with a user's own data or encoder, `data`, `model`
-    and `length`. It is the reverse of `find_profile_of_parameters`.
+    and `length`. It is the reverse of `make_profile_from_notebook_parameters`.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
@@ -500,7 +506,7 @@ def format_profile_as_command_options(profile: ProfileName) -> list[str]:
     ]
 
 
-def get_attribute_of_profile_with_user_data(
+def get_user_data_attribute(
     profile: ProfileName, attribute_name: DataModelOrTaskTitle
 ) -> str:
     """Return an attribute of a ProfileWithUserData; "" for the plain name of a size.
@@ -553,10 +559,10 @@ def digest_user_data_and_model(profile: ProfileName) -> list[Digest]:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    name = get_attribute_of_profile_with_user_data(profile, "data")
-    model = get_attribute_of_profile_with_user_data(profile, "model")
+    name = get_user_data_attribute(profile, "data")
+    model = get_user_data_attribute(profile, "model")
     digests = [
-        name and data.digest_rows_and_list_splits("own", name)[0],
+        name and data.digest_task_rows_cached("own", name)[0],
         model and data.digest_local_checkpoint(model),
     ]
     test = data.read_splits("own", name).get("test") if name else None
@@ -626,7 +632,7 @@ def select_tasks(
     of str, adds a user's own data or encoder.
     tasks_by_profile: {profile: tasks of the page}."""
     check_known_name("profile", profile, tasks_by_profile)
-    if title := get_attribute_of_profile_with_user_data(profile, "task_title"):
+    if title := get_user_data_attribute(profile, "task_title"):
         for name in chosen_tasks:
             check_known_name("task of your own data", name, (title,))
         return (title,)
@@ -734,7 +740,7 @@ def make_training_data_descriptor(
     adds_unseen_evaluation_rows: whether models are also scored on unseen rows: labelled
     rows on which nothing is trained or selected. A user's own data have none.
     further_options: other arguments of `lib.data.make_data_descriptor`."""
-    if name := get_attribute_of_profile_with_user_data(profile, "data"):
+    if name := get_user_data_attribute(profile, "data"):
         counts = limit_user_data_row_counts(
             name, profile, training_row_count, held_out_row_count
         )
@@ -752,7 +758,7 @@ def make_training_data_descriptor(
     )
 
 
-def make_common_run_arguments(
+def make_run_arguments_of_task(
     profile: ProfileName,
     task: TaskName,
     data_descriptor: DataDescriptor | ProfileDefault = None,
@@ -794,7 +800,7 @@ def find_user_data_passage_window_settings(profile: ProfileName) -> Span | None:
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    name = get_attribute_of_profile_with_user_data(profile, "data")
+    name = get_user_data_attribute(profile, "data")
     return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
@@ -847,7 +853,7 @@ def make_run_time_estimator(
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder."""
-    if not get_attribute_of_profile_with_user_data(profile, "data"):
+    if not get_user_data_attribute(profile, "data"):
         return None
     usual = find_truncation_length(profile)
     reads = getattr(profile, "tokenizer_coverage", None)
@@ -945,14 +951,14 @@ def teacher_spec(
     train: training settings; None means those of the profile.
     passage_window_settings_by_profile: {profile: how passages are cut}, for question
     answering."""
-    args = make_common_run_arguments(
+    args = make_run_arguments_of_task(
         profile,
         task,
         passage_window_settings_by_profile=passage_window_settings_by_profile,
         train=train or TEACHER[profile],
         targets=LABELS,
     )
-    return Spec("finetune", args, {"start": backbone_spec(profile, family)})
+    return Spec("finetune", args, {"start": pretrained_encoder_spec(profile, family)})
 
 
 def augmented_rows_spec(
@@ -972,14 +978,17 @@ def augmented_rows_spec(
     data_descriptor: says which rows are augmented; None takes those of the profile."""
     tries = TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
-    args = make_common_run_arguments(profile, task, data_descriptor, augment=options)
+    args = make_run_arguments_of_task(profile, task, data_descriptor, augment=options)
     pinned = None if profile in DRAWN else 0
     return Spec(
-        "augment", args, {"language_model": backbone_spec(profile)}, seed=pinned
+        "augment",
+        args,
+        {"language_model": pretrained_encoder_spec(profile)},
+        seed=pinned,
     )
 
 
-def select_score_columns_by_task(
+def select_metrics_by_task(
     profile: ProfileName, printed_columns: Collection[MetricColumn] = ()
 ) -> dict[TaskName, tuple[MetricColumn, ...]]:
     """Return {task: Columns}, the metrics that a table of scores has for each task.
@@ -992,8 +1001,8 @@ def select_score_columns_by_task(
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
     printed_columns: the Columns of the paper's table."""
-    if name := get_attribute_of_profile_with_user_data(profile, "data"):
-        title = get_attribute_of_profile_with_user_data(profile, "task_title")
+    if name := get_user_data_attribute(profile, "data"):
+        title = get_user_data_attribute(profile, "task_title")
         metric = data.find_task_by_name("own", name).metrics[0]
         return {title: (MetricColumn(title, title, metric),)}
     task_source = find_profile_settings(profile).source

@@ -82,7 +82,7 @@ def compressed_student_spec(
     if ghost_options:
         surgery.append({"op": "ghost"} | to_plain_json(ghost_options))
     first = students.student_spec(profile, task, students.HEADS).inputs["start"]
-    train = students.adapt_train_settings_to_ghosts(
+    train = students.adapt_train_settings_to_ghost_modules(
         students.make_distillation_settings(profile, task), ghost_options
     )
     train = grids.adapt_options_to_user_data(profile, train)
@@ -114,11 +114,11 @@ def make_single_stage_train_settings(
     epochs = (grids.adapt_options_to_user_data(profile, train).epochs for train in both)
     settings = replace(train_settings_by_profile[profile], epochs=sum(epochs))
     return grids.adapt_options_to_user_data(
-        profile, students.adapt_train_settings_to_ghosts(settings, ghost_options)
+        profile, students.adapt_train_settings_to_ghost_modules(settings, ghost_options)
     )
 
 
-def searched_student_spec(
+def student_pruned_by_search_spec(
     profile: ProfileName,
     task: TaskName,
     flops_budget_in_twelfths: int,
@@ -141,7 +141,7 @@ def searched_student_spec(
     )
 
 
-def quantised_spec(
+def int8_quantisation_spec(
     profile: ProfileName,
     task: TaskName,
     flops_budget_in_twelfths: int,
@@ -156,5 +156,5 @@ def quantised_spec(
     FLOPs.
     make_trained_spec: f(profile, task, m) -> Spec of the run that trains this model."""
     model = make_trained_spec(profile, task, flops_budget_in_twelfths)
-    args = grids.make_common_run_arguments(profile, task, train=model.args["train"])
+    args = grids.make_run_arguments_of_task(profile, task, train=model.args["train"])
     return Spec("quantise", args, {"start": model})

@@ -47,7 +47,7 @@ def join_printed_and_our_settings(
     return pd.DataFrame(columns, printed_settings.index)
 
 
-def make_difference_mask(joined_settings: pd.DataFrame) -> pd.DataFrame:
+def mark_cells_that_differ_from_paper(joined_settings: pd.DataFrame) -> pd.DataFrame:
     """Return a bool frame that says which settings of our runs differ from the paper's.
 
     It has the shape of `joined_settings`, and pages mark the settings by it. Printed
@@ -70,5 +70,6 @@ def mark_settings_differing_from_paper(
     printed_and_our_settings: table with the paper's settings and ours beside them, made
     by `join_printed_and_our_settings`."""
     return printed_and_our_settings.mask(
-        make_difference_mask(printed_and_our_settings), printed_and_our_settings + " ≠"
+        mark_cells_that_differ_from_paper(printed_and_our_settings),
+        printed_and_our_settings + " ≠",
     )

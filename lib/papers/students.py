@@ -21,7 +21,7 @@ from lib.papers import grids
 from lib.papers.grids import (
     LABELS,
     find_encoder_shape,
-    make_common_run_arguments,
+    make_run_arguments_of_task,
     teacher_spec,
 )
 from lib.stats import cost
@@ -38,7 +38,7 @@ LONG: tuple[str, ...] = S.LONG
 HEADS = 12
 
 
-def count_heads_of_paper_model(family: EncoderFamily = "bert") -> int:
+def count_heads_of_published_encoder(family: EncoderFamily = "bert") -> int:
     """Return the number of attention heads of the encoder that the papers use.
 
     It is 12 for BERT-base. Widths of pruned models are counted in parts of it, such as
@@ -62,7 +62,7 @@ def scale_kept_head_count(
     kept_heads_of_paper_model: the width as kept heads of the paper's model, such as 3
     of 12. An encoder with 6 heads would keep 2 at 4 of 12.
     family: family of encoders, such as "bert"."""
-    all_parts = count_heads_of_paper_model(family)
+    all_parts = count_heads_of_published_encoder(family)
     encoder = find_encoder_shape(profile, family)
     work = [
         width
@@ -76,7 +76,7 @@ def scale_kept_head_count(
         width = f"{kept_heads_of_paper_model}/{all_parts} of {encoder.heads} heads"
         why = f"width {width} is no whole number of them"
         raise Refused(f"{why}: take {', '.join(map(str, work))} of {all_parts}")
-    return cost.resolve_kept_head_count(
+    return cost.check_head_count_or_take_all(
         encoder, kept_heads_of_paper_model * encoder.heads // all_parts
     )
 
@@ -110,7 +110,7 @@ class StudentPlan(NamedTuple):
     input_runs: dict[InputName, Spec]
 
 
-def plan_student_surgery(
+def plan_pruning_and_ghost_operations(
     profile: ProfileName,
     task: TaskName,
     kept_heads_of_paper_model: int,
@@ -140,7 +140,7 @@ def plan_student_surgery(
         if ghost_options and ghost_options.unpruned_projections:
             cut["whole"] = list(ghost_options.unpruned_projections)
         surgery.append(cut)
-        ranked = make_common_run_arguments(
+        ranked = make_run_arguments_of_task(
             profile, task, importance=IMPORTANCE[profile]
         )
         inputs["importance"] = Spec(
@@ -152,7 +152,7 @@ def plan_student_surgery(
     return StudentPlan(surgery, inputs)
 
 
-def adapt_train_settings_to_ghosts(
+def adapt_train_settings_to_ghost_modules(
     train_settings: Train,
     ghost_options: Ghost | None,
     ghost_kernel_learning_rate: float | ThatOfTrainSettings = None,
@@ -201,10 +201,10 @@ def finetuned_student_spec(
     teacher: Spec of the teacher, used where `targets` has its logits.
     ghost_kernel_learning_rate: learning rate of the kernels of these modules; None and
     0 mean that of the profile."""
-    train = adapt_train_settings_to_ghosts(
+    train = adapt_train_settings_to_ghost_modules(
         FINETUNE[profile], ghost_options, ghost_kernel_learning_rate
     )
-    args = make_common_run_arguments(profile, task, train=train, targets=targets)
+    args = make_run_arguments_of_task(profile, task, train=train, targets=targets)
     taught_by = teacher if targets.kind != "hard" else None
     return Spec("finetune", args, {"start": initial_model, "teacher": taught_by})
 
@@ -242,7 +242,7 @@ def untrained_student_spec(
     kept_heads_of_paper_model: the width, such as 3 of 12 heads.
     ghost_options: settings of the ghost modules (GhostBERT's convolutions) that the
     student gets; None for none."""
-    surgery, inputs = plan_student_surgery(
+    surgery, inputs = plan_pruning_and_ghost_operations(
         profile, task, kept_heads_of_paper_model, ghost_options
     )
     return Spec("operate", {"surgery": surgery}, inputs)
@@ -280,13 +280,13 @@ def student_spec(
     distillation_epoch_factor: factor on the epochs of the distillation.
     ghost_kernel_learning_rate: learning rate of the kernels of ghost modules in both
     stages; None and 0 mean that of the profile."""
-    surgery, inputs = plan_student_surgery(
+    surgery, inputs = plan_pruning_and_ghost_operations(
         profile, task, kept_heads_of_paper_model, ghost_options, family
     )
     train = make_distillation_settings(
         profile, task, distillation_learning_rate, distillation_epoch_factor
     )
-    train = adapt_train_settings_to_ghosts(
+    train = adapt_train_settings_to_ghost_modules(
         train, ghost_options, ghost_kernel_learning_rate
     )
     if (
@@ -304,14 +304,14 @@ def student_spec(
         # training settings, not those of this student, so that students with different
         # learning rates share the run.
         read = make_distillation_settings(profile, task)
-        state_args = make_common_run_arguments(
+        state_args = make_run_arguments_of_task(
             profile,
             task,
-            train=adapt_train_settings_to_ghosts(read, None),
+            train=adapt_train_settings_to_ghost_modules(read, None),
             distil=Distil(mask=True),
         )
         inputs["states"] = Spec("states", state_args, {"teacher": inputs["teacher"]})
-    args = make_common_run_arguments(
+    args = make_run_arguments_of_task(
         profile,
         task,
         train=train,
@@ -350,11 +350,11 @@ def student_trained_on_labels_spec(
     first_stage_learning_rate: learning rate of the first stage; None and 0 mean that of
     the profile."""
     train = make_distillation_settings(profile, task, first_stage_learning_rate)
-    train = adapt_train_settings_to_ghosts(train, ghost_options)
+    train = adapt_train_settings_to_ghost_modules(train, ghost_options)
     start = untrained_student_spec(
         profile, task, kept_heads_of_paper_model, ghost_options
     )
-    args = make_common_run_arguments(profile, task, train=train, targets=LABELS)
+    args = make_run_arguments_of_task(profile, task, train=train, targets=LABELS)
     return finetuned_student_spec(
         profile, task, Spec("finetune", args, {"start": start}), ghost_options
     )

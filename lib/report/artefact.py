@@ -50,11 +50,11 @@ from lib.papers import grids
 from lib.report import plot, site, tables
 from lib.report.tables import (
     Runs,
-    arrange_columns_for_page,
     collect_results,
     escape_markdown_line,
+    flatten_multiindex_labels,
     format_table_cell,
-    join_header_levels,
+    put_printed_beside_measured_columns,
     split_frame_by_model,
     table_to_html,
     table_to_markdown,
@@ -140,7 +140,7 @@ class Page:
         The notebook lists its experiments for this profile. If its parameters name a
         user's own data or model, the result is of the class `ProfileWithUserData`: a
         str with the attributes `data` and `model`, which name them."""
-        return grids.find_profile_of_parameters(
+        return grids.make_profile_from_notebook_parameters(
             {"profile": "toy"} | self.parameter_values
         )
 
@@ -193,7 +193,7 @@ class Page:
             return frame
         lines: Any = frame.to_dict("records")
         if shows_comparison_counts_by_dtype:
-            self.show_remarks(compare.describe_comparison_counts_by_dtype(lines))
+            self.show_remarks(compare.describe_pair_counts_by_dtype(lines))
         states = {}
         reasons = {}
         command = notebook.format_notebook_run_command(self.id, self.profile)
@@ -251,8 +251,10 @@ class Page:
                 self.id,
                 changes,
             )
-            rows = transform_rows(self.expand_rows_to_planned_seeds(rows, self.profile))
-            for label, names in plans.read_skipped_run_label_values(
+            rows = transform_rows(
+                self.repeat_experiments_at_planned_seeds(rows, self.profile)
+            )
+            for label, names in plans.read_label_values_left_out_at_profile(
                 self.profile, self.id
             ).items():
                 rest = f"{label} {', '.join(map(str, names))}"
@@ -261,13 +263,13 @@ class Page:
             if str(self.profile) in tables.WITH_MINI_RESULTS:
                 mini_rows = rows_or_grid_function("mini")
                 lookup_only_rows = transform_rows(
-                    self.expand_rows_to_planned_seeds(mini_rows, "mini")
+                    self.repeat_experiments_at_planned_seeds(mini_rows, "mini")
                 )
         else:
             rows = rows_or_grid_function
         made = self.collect_result_frame(rows)
         recorded_frame = self.collect_result_frame(
-            self.expand_rows_to_planned_seeds(lookup_only_rows, "mini"),
+            self.repeat_experiments_at_planned_seeds(lookup_only_rows, "mini"),
             if_missing="skip",
             # A page without runs of its own shows claims of many pages, each of which
             # tells its dtypes.
@@ -291,7 +293,7 @@ class Page:
                 )
         return runs
 
-    def expand_rows_to_planned_seeds(
+    def repeat_experiments_at_planned_seeds(
         self, rows: Sequence[Row], profile: ProfileName
     ) -> Sequence[Row]:
         """Return experiments, each repeated at the seeds that were planned for it.
@@ -322,7 +324,7 @@ class Page:
         says that nothing is measured yet, and no file is written. The file has all
         columns. The page leaves out the paper's scores on tasks that were not measured,
         and scores on development rows alone
-        (`lib.report.tables.arrange_columns_for_page`).
+        (`lib.report.tables.put_printed_beside_measured_columns`).
 
         frame: a DataFrame, or {row: {column: value}}. Tuples as rows or columns make
         header levels.
@@ -336,7 +338,7 @@ class Page:
             caption = (
                 f"{caption.removesuffix('.')}. {self.custom_data_and_model_notes[0]}"
             )
-        rows = ", ".join(join_header_levels(frame.index, " "))
+        rows = ", ".join(flatten_multiindex_labels(frame.index, " "))
         frame = frame.mask(frame.isin(["", "–", "not run"]))
         frame = frame.dropna(how="all").dropna(axis=1, how="all")
         if frame.empty:
@@ -344,12 +346,12 @@ class Page:
             return display_text(f"Not measured yet: {escape_markdown_line(what)}.")
         text = frame.map(format_table_cell, na_action="ignore")
         stem = self._build_file_stem(file_suffix)
-        shown, turned = arrange_columns_for_page(text)
-        flat = text.set_axis(join_header_levels(text.columns, ", "), axis=1)
+        shown, turned = put_printed_beside_measured_columns(text)
+        flat = text.set_axis(flatten_multiindex_labels(text.columns, ", "), axis=1)
         self._write_file(f"{stem}.csv", flat.to_csv())
         html = table_to_html(shown.swaplevel(axis=1) if turned else shown, stem)
         light = table_to_markdown(
-            shown.set_axis(join_header_levels(shown.columns, ", "), axis=1)
+            shown.set_axis(flatten_multiindex_labels(shown.columns, ", "), axis=1)
         )
         opening = light_opening = caption
         if more := len(frame.columns) - len(shown.columns):
@@ -581,7 +583,7 @@ class Page:
             "profile": profile,
             "differs": list(self.changes_to_notebook),
             "parameters": self.parameter_values,
-            "answer": self.prepend_toy_result_to_answer(
+            "answer": self.put_toy_result_before_summary(
                 list(answer_sentences)
                 or list_main_result_sentences(
                     verdicts, self.difference_sentences, scale, opening
@@ -592,7 +594,7 @@ class Page:
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
             or ("none" if self.state_by_run_name else "none needed"),
             "runs": self.state_by_run_name,
-            "records": source.digest_notebook_records(self.id)
+            "records": source.digest_results_shown_by_notebook(self.id)
             if profile in source.SCALES
             else "",
             "verdicts": list(map(convert_verdict_to_json, verdicts)),
@@ -613,7 +615,7 @@ class Page:
         if not os.environ.get(notebook.BATCH):
             site.write_page_index_of_profile(profile)
 
-    def prepend_toy_result_to_answer(self, answer_sentences: list[str]) -> list[str]:
+    def put_toy_result_before_summary(self, answer_sentences: list[str]) -> list[str]:
         """Put a result of a page's own runs before its answer, at the profile toy.
 
         Return the new answer, the sentences below the title. At toy (tiny experiments)
@@ -666,7 +668,7 @@ def describe_score_range(
     grid_rows: experiments (Rows) with labels such as model and seed.
     runs_frame: their results, a line for each run (`collect_results`).
     profile: size of the experiments, such as "toy"."""
-    columns_by_task = grids.select_score_columns_by_task(profile)
+    columns_by_task = grids.select_metrics_by_task(profile)
     if "task" not in runs_frame:
         return ""
     scored = compare.tabulate_scores_by_run_and_metric(
@@ -724,7 +726,7 @@ def list_score_caveats(runs: Runs) -> list[str]:
                 find_paper_name_of_notebook(runs.notebook_id)
             )
             lines += compare.describe_outlying_seeds(
-                frame, grids.select_score_columns_by_task(profile, printed)
+                frame, grids.select_metrics_by_task(profile, printed)
             )
             tasks = set(frame["task"]) if "task" in frame else set()
             for row in lists.read_csv_in_published_folder("untouched"):
@@ -803,7 +805,7 @@ def render_figure_html(figure: Figure, rendered_svg: str | None = None) -> str:
 
 def explore_with_widgets(
     draw_figure: Callable[..., Figure | None],
-    argument_name_with_picture_per_value: str | None = None,
+    argument_with_static_pictures: str | None = None,
     **widget_by_argument: Any,
 ) -> None:
     """Let a user change the arguments of a drawing function by widgets in JupyterLab.
@@ -814,7 +816,7 @@ def explore_with_widgets(
     has an empty list of values.
 
     draw_figure: it returns the figure, or None if it only prints.
-    argument_name_with_picture_per_value: an argument whose widget is a list of values.
+    argument_with_static_pictures: an argument whose widget is a list of values.
     An HTML page then has one picture for each value, and the reader chooses among them
     without a kernel or a script. With None it has the one picture above.
     widget_by_argument: {argument of `draw_figure`: its widget, in a form that
@@ -836,24 +838,20 @@ def explore_with_widgets(
         name: widget_by_argument[name][0] if p.default is p.empty else p.default
         for name, p in signature(draw_figure).parameters.items()
     }
-    if not argument_name_with_picture_per_value:
+    if not argument_with_static_pictures:
         return show_result(**chosen)
     pictures = {}
-    for number, value in enumerate(
-        widget_by_argument[argument_name_with_picture_per_value]
-    ):
-        if figure := draw_figure(
-            **chosen | {argument_name_with_picture_per_value: value}
-        ):
+    for number, value in enumerate(widget_by_argument[argument_with_static_pictures]):
+        if figure := draw_figure(**chosen | {argument_with_static_pictures: value}):
             prefix = rf"\g<0>{draw_figure.__name__}{number}-"
             pictures[value] = SVG_NAME.sub(prefix, render_figure_html(figure))
     display_text(
         "",
         PARTS.choice(
             draw_figure.__name__,
-            argument_name_with_picture_per_value,
+            argument_with_static_pictures,
             pictures,
-            chosen[argument_name_with_picture_per_value],
+            chosen[argument_with_static_pictures],
         ),
     )
 

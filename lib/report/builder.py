@@ -64,10 +64,10 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
 
     builder: the state of the page.
     store: where finished runs are looked up."""
-    recorded = judging.digest_notebook_records(builder.notebook_id)
+    recorded = judging.digest_results_shown_by_notebook(builder.notebook_id)
     results: list[Any] = [recorded]
     for row in chain(*builder.rows_by_variable.values()):
-        status = store.look_up_run_and_state(row.spec)
+        status = store.find_run_with_state(row.spec)
         run = status["run"]
         why = "" if run else (status["state"], store.explain_missing_run(row.spec))
         made = run and (run.name, run.origin, run.metrics)
@@ -123,7 +123,7 @@ class PageBuilder:
         runs and files. The result is None where the JSON file is missing or unreadable.
         It is None too where the page's HTML file was written only in part, as the page
         is then made again."""
-        is_partial = not split_html_and_digest(self.html_path).digest
+        is_partial = not read_page_html_and_digest(self.html_path).digest
         if is_partial and self.html_path.exists():
             return None
         return notebook.read_notebook_page_json(self.folder, self.notebook_id)
@@ -142,7 +142,7 @@ class HtmlAndDigest(NamedTuple):
     digest: Digest
 
 
-def split_html_and_digest(page_file: Path) -> HtmlAndDigest:
+def read_page_html_and_digest(page_file: Path) -> HtmlAndDigest:
     """Return (HTML, digest): a page's file, divided at the comment that ends it.
 
     The comment has the digest, which tells whether the page is unchanged
@@ -183,7 +183,7 @@ def is_page_up_to_date(builder: PageBuilder, input_digest: Digest) -> bool:
 
     input_digest: the digest of what the page is to be made from
     (`digest_page_inputs`)."""
-    html, mark = split_html_and_digest(builder.html_path)
+    html, mark = read_page_html_and_digest(builder.html_path)
     return bool(builder.page_summary) and mark == compute_digest_of_page_files(
         builder, input_digest, html
     )
@@ -362,7 +362,7 @@ def format_code_as_markdown(cell: Mapping[str, Any]) -> str:
 
     Code that is hidden in the notebook becomes a block that the reader can unfold."""
     code = f"```python\n{''.join(cell['source'])}\n```"
-    if notebook.has_folded_code(cell):
+    if notebook.hides_source(cell):
         return f"<details><summary>{FOLD}</summary>\n\n{code}\n\n</details>"
     return code
 

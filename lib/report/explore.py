@@ -186,7 +186,7 @@ def find_finished_notebook_runs(notebook_id: str, profile: ProfileName) -> Runs:
     return Runs(frame, frame[:0], profile, notebook_id)
 
 
-def make_frontier_table(profile: ProfileName) -> pd.DataFrame:
+def tabulate_score_and_cost_of_models(profile: ProfileName) -> pd.DataFrame:
     """Return a DataFrame of the score and costs of each model on each task.
 
     The columns are task, model, method (of compression), kind (of method: "paper",
@@ -212,7 +212,7 @@ def make_frontier_table(profile: ProfileName) -> pd.DataFrame:
     for clock in frame[frame["kind"] == "clock"].to_dict("records"):
         times = clock
     table = frontier.tabulate_models_by_task_with_costs(frame, profile).assign(
-        source=compare.describe_source_of_scores(frame, profile)
+        source=compare.format_score_column_heading(frame, profile)
     )
     places = list(zip(table["task"], table["model"], strict=True))
     table["runs"] = [run_names[place] for place in places]
@@ -243,8 +243,8 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     (such as "recorded, mini": results stored in the repository, at the experiment size
     mini), and the methods.
 
-    frontier_table: tables of `make_frontier_table` of one or more profiles (sizes of
-    the experiments), concatenated."""
+    frontier_table: tables of `tabulate_score_and_cost_of_models` of one or more
+    profiles (sizes of the experiments), concatenated."""
     traces = []
     costs = frontier.AXES | {"ms": MILLISECONDS}
     colours = dict(zip(frontier.TABLE, cycle(PALETTE), strict=False))
@@ -301,7 +301,7 @@ def plot_score_against_cost(frontier_table: pd.DataFrame) -> LiveFigure:
     )
 
 
-def read_verdicts_frame() -> pd.DataFrame:
+def read_claim_comparisons() -> pd.DataFrame:
     """Return a DataFrame of all comparisons that test the papers' claims, a row each.
 
     It is the file `verdicts.csv` with a further column `paper` (title of the paper). A
@@ -326,7 +326,7 @@ def plot_claim_comparisons(verdicts_frame: pd.DataFrame) -> LiveFigure:
     chooses the paper, the unit of the differences (such as points), where the runs are
     from, and the outcomes (such as "agrees").
 
-    verdicts_frame: the frame of `read_verdicts_frame`."""
+    verdicts_frame: the frame of `read_claim_comparisons`."""
     traces = []
     keys = ["paper", "unit", "profile", "claim", "word"]
     groups: Any = verdicts_frame.groupby(keys, sort=False)
@@ -391,9 +391,9 @@ def format_comparison_label(verdict_row: Mapping[Any, Any]) -> str:
     It is in HTML lines of at most 60 letters: "G1 Ghosts minus pruning: ✓ agrees",
     where G1 is the id of the claim.
 
-    verdict_row: a row of `read_verdicts_frame`, which is a comparison that tests a
+    verdict_row: a row of `read_claim_comparisons`, which is a comparison that tests a
     claim."""
-    word = verdicts.add_symbol_to_verdict_word(verdict_row["word"])
+    word = verdicts.format_verdict_word_with_symbol(verdict_row["word"])
     text = f"{verdict_row['claim']} {verdict_row['sentence']}: {word}"
     return "<br>".join(wrap(text, 60, break_on_hyphens=False))
 
@@ -405,7 +405,7 @@ def format_comparison_hover_text(verdict_row: Mapping[Any, Any]) -> str:
     the values for which the claim holds (such as > 0), the number of seeds, and the
     outcome with its reason.
 
-    verdict_row: a row of `read_verdicts_frame`, which is a comparison that tests a
+    verdict_row: a row of `read_claim_comparisons`, which is a comparison that tests a
     claim."""
     lines = wrap(
         f"{verdict_row['claim']}: {lists.read_claims()[verdict_row['claim']]['says']}",
@@ -544,9 +544,9 @@ def plot_score_differences_from_baseline(
     return LiveFigure(title, traces, ["task", "runs"], {}, layout)
 
 
-def plot_turnable_surfaces(
+def plot_interactive_surfaces(
     surface_by_name: Mapping[str, CoordinatesAndHeightsByScale],
-    z_scale_with_shared_range: str,
+    common_z_scale: str,
     title: str,
     notebook_id: str,
 ) -> LiveFigure:
@@ -556,16 +556,14 @@ def plot_turnable_surfaces(
 
     surface_by_name: {name: (the N coordinates on either axis, {scale of z: array z
     [N, N]})}. A scale is named as in "linear z", and its array has the values to draw.
-    z_scale_with_shared_range: the scale on which all surfaces have one range of z,
+    common_z_scale: the scale on which all surfaces have one range of z,
     so that they can be compared.
     notebook_id: id of the notebook that has the numbers in a table; the figure links to
     it."""
     traces = []
-    every = np.stack(
-        [z[z_scale_with_shared_range] for _, z in surface_by_name.values()]
-    )
+    every = np.stack([z[common_z_scale] for _, z in surface_by_name.values()])
     ends = [float(every.min()), float(every.max())]
-    changes: dict[str, Json] = {z_scale_with_shared_range: {"scene.zaxis.range": ends}}
+    changes: dict[str, Json] = {common_z_scale: {"scene.zaxis.range": ends}}
     for name, (line, by_scale) in surface_by_name.items():
         for scale, z in by_scale.items():
             changes.setdefault(scale, {})["scene.zaxis.title.text"] = scale
@@ -602,8 +600,8 @@ def describe_best_model_at_half_flops(frontier_table: pd.DataFrame) -> str:
     interval, models without one are left out. The task is the first that the table then
     has. Raises Refused where the unpruned model has no row on this task.
 
-    frontier_table: the table of `make_frontier_table` with scores and costs, not
-    empty."""
+    frontier_table: the table of `tabulate_score_and_cost_of_models` with scores and
+    costs, not empty."""
     sure = frontier_table.dropna(subset="low")
     rows = frontier_table if sure.empty else sure
     source, task = rows[["source", "task"]].iloc[0]

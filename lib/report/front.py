@@ -101,14 +101,14 @@ def read_readme_findings() -> list[tuple[str, str]]:
     return re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", text, re.M)
 
 
-def make_paper_card(paper: str) -> PaperCard | None:
+def summarise_paper_for_index(paper: str) -> PaperCard | None:
     """Return the fields of the card that shows one paper on the index of pages.
 
     The keys are title, href (its summary page), idea (what the paper proposes, in a
     sentence), words (outcomes of comparisons that test its central claims, such as
     "3 agree, 1 too noisy to say") and bars (a dict for each of the first comparisons
     with an interval and an expected effect other than 0, at most four: the positions
-    and labels by which it is drawn, see `compute_effect_bar_positions`). It is None
+    and labels by which it is drawn, see `scale_effect_to_bar_percent`). It is None
     where the paper has no summary page.
 
     paper: name of the paper's folder, such as "bermo"."""
@@ -134,9 +134,9 @@ def make_paper_card(paper: str) -> PaperCard | None:
         "idea": idea.partition(". ")[0] + ".",
         "words": format_verdict_word_counts(row["word"] for row in rows),
         "bars": [
-            compute_effect_bar_positions(row)
+            scale_effect_to_bar_percent(row)
             for row in rows
-            if row["low"] and compute_expected_effect_minus_no_effect(row)
+            if row["low"] and compute_expected_effect_size(row)
         ][:BARS],
     }
 
@@ -144,7 +144,7 @@ def make_paper_card(paper: str) -> PaperCard | None:
 BARS = 4  # Largest number of comparisons on a paper's card.
 
 
-def compute_expected_effect_minus_no_effect(verdict_row: Mapping[str, str]) -> float:
+def compute_expected_effect_size(verdict_row: Mapping[str, str]) -> float:
     """Return the expected effect of a comparison, less the value of no effect.
 
     The index of pages draws measured effects relative to it. The expected effect is the
@@ -159,7 +159,7 @@ def compute_expected_effect_minus_no_effect(verdict_row: Mapping[str, str]) -> f
     return float(value) - float(verdict_row["no_effect"])
 
 
-def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions:
+def scale_effect_to_bar_percent(verdict_row: Mapping[str, str]) -> BarPositions:
     """Return the positions and labels by which the index of pages draws one comparison.
 
     A position is in % of the width of a horizontal line. No effect is at 50. At 75 is
@@ -173,7 +173,7 @@ def compute_effect_bar_positions(verdict_row: Mapping[str, str]) -> BarPositions
     not 0."""
 
     no_effect = float(verdict_row["no_effect"])
-    expected = compute_expected_effect_minus_no_effect(verdict_row)
+    expected = compute_expected_effect_size(verdict_row)
     positions = []
     for column in ("low", "estimate", "high"):
         share = (float(verdict_row[column]) - no_effect) / expected
@@ -278,7 +278,7 @@ def format_pages_as_markdown_table(pages_table: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def list_answer_sentences_of_paper(
+def summarise_claims_of_paper(
     paper: str, verdict_by_claim_id: Mapping[str, Verdict]
 ) -> list[str]:
     """Return sentences with the main results of a paper, for its summary page.

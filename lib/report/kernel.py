@@ -74,7 +74,7 @@ def run_ipython_kernel(
 
     os.setsid()
     os.chdir(working_folder)
-    executors.take_environment_and_exit_with_parent(environment)
+    executors.follow_parent_process(environment)
     app = IPKernelApp.instance()
     app.initialize(kernel_arguments)
     # The fork server imported matplotlib before MPLBACKEND was set, so set the backend

@@ -241,7 +241,7 @@ def draw_means(
     axis.plot(few[x_column], few[y_column], ".", color=colour, ms=4)
 
 
-def draw_differences_over_setting_values(
+def draw_effect_by_hyperparameter_value(
     axis: Axes,
     differences_by_line_and_x: pd.DataFrame,
     printed_differences_by_line_and_x: pd.DataFrame | None = None,
@@ -373,7 +373,7 @@ def draw_forest_plot(forest_data: pd.DataFrame, axis_label: str = "") -> Figure:
     column `word`, such as "agrees", stands beside the row.
     axis_label: what is subtracted from what, and the unit in brackets."""
     forest_data = forest_data.astype(dict.fromkeys(FOREST[2:9], float))
-    names, place = shorten_row_names(forest_data["at"])
+    names, place = strip_common_task_suffix(forest_data["at"])
     title = format_forest_plot_title(forest_data, axis_label)
     axis_label = (axis_label or "difference (points)").replace(
         " (points)", f"{place} (points)"
@@ -497,7 +497,7 @@ def draw_forest_rows(axis: Axes, forest_data: pd.DataFrame) -> None:
 INTEREST = "smallest effect of interest"
 
 
-def shorten_row_names(row_names: pd.Series) -> ShortNames:
+def strip_common_task_suffix(row_names: pd.Series) -> ShortNames:
     """Return (short names, common end) of the rows of a forest plot.
 
     The short names are a dict {name: short name}. An end such as ", SST-2" is cut off
@@ -521,7 +521,7 @@ def format_forest_plot_title(forest_data: pd.DataFrame, axis_label: str) -> str:
 
     forest_data: a frame with the columns of `make_forest_plot_data`.
     axis_label: what is subtracted from what, and the unit in brackets."""
-    names, common_end = shorten_row_names(forest_data["at"])
+    names, common_end = strip_common_task_suffix(forest_data["at"])
     axis_label = axis_label.removesuffix(" (points)") or "largest differences"
     axis_label = axis_label[:1].upper() + axis_label[1:]
     sure = forest_data.dropna(subset="low")
@@ -529,7 +529,7 @@ def format_forest_plot_title(forest_data: pd.DataFrame, axis_label: str) -> str:
         return f"{axis_label}{common_end}: {describe_range_of_means(forest_data)}"
     words = bool(forest_data["word"].any())
     if words and len(sure) > 1:
-        return format_verdict_counts_title(sure)
+        return format_outcome_counts_title(sure)
     is_apart = (sure["low"] > 0) | (sure["high"] < 0)
     if len(sure) > 1 and not is_apart.any():
         text = (
@@ -550,7 +550,7 @@ def format_forest_plot_title(forest_data: pd.DataFrame, axis_label: str) -> str:
     if len(order) > 1:
         return (
             text
-            + format_difference_sign_counts(order[1:])
+            + format_counts_of_intervals_above_and_below_zero(order[1:])
             + describe_printed_values_outside_intervals(sure)
         )
     if pd.notna(row.printed):
@@ -576,7 +576,7 @@ def describe_range_of_means(forest_data: pd.DataFrame) -> str:
     return f"{text}{'s' * (list(seeds) != ['1'])}: too few for an interval"
 
 
-def format_difference_sign_counts(forest_data: pd.DataFrame) -> str:
+def format_counts_of_intervals_above_and_below_zero(forest_data: pd.DataFrame) -> str:
     """Return the end of a forest plot's title, on the rows that it does not name.
 
     An example is "; of the other 3: 1 above 0, 2 no difference shown". A row is above
@@ -593,7 +593,7 @@ def format_difference_sign_counts(forest_data: pd.DataFrame) -> str:
     return f"; of the other {len(forest_data)}: {', '.join(texts)}"
 
 
-def format_verdict_counts_title(forest_data: pd.DataFrame) -> str:
+def format_outcome_counts_title(forest_data: pd.DataFrame) -> str:
     """Return a forest plot's title that counts the outcomes of its comparisons.
 
     An example is "Of 9 measured in points: 3 agree, 6 too noisy to say; 2 of 5 printed

@@ -156,7 +156,7 @@ class Report:
             else str(self)
         )
 
-    def render_pages_completed_by_run(self, spec: Spec) -> None:
+    def mark_run_finished(self, spec: Spec) -> None:
         """Note a finished run, and start to make each page that now waits for no run.
 
         This method is called after each run inside `render_pages_during_runs`, which
@@ -174,7 +174,7 @@ class Report:
         """Make HTML pages in a second process while the `with` block executes runs.
 
         Pages that wait for no run are made first, one by one. Each other page is made
-        when its runs are finished; the block calls `render_pages_completed_by_run`
+        when its runs are finished; the block calls `mark_run_finished`
         after each run. Pages that are not begun when the block ends are left to
         `render_all_pages`. After an error in the block, the page that is being made is
         stopped too."""
@@ -366,7 +366,7 @@ def write_page_index_of_profile(
         profile=profile,
         sections=sections,
         working=is_command_running,
-        cards=list(filter(None, map(front.make_paper_card, lists.PAPERS))),
+        cards=list(filter(None, map(front.summarise_paper_for_index, lists.PAPERS))),
         listed={f"{name}.html" for name in names},
         findings=front.read_readme_findings(),
     )
@@ -412,7 +412,7 @@ def make_index_entry(
     is_command_running: whether a command that makes the page is running."""
     name = builder.notebook_id
     page = builder.html_path if builder.html_path.exists() else builder.folder
-    scope = grids.find_profile_of_parameters(
+    scope = grids.make_profile_from_notebook_parameters(
         {"profile": profile} | builder.parameter_values
     )
     failed = builder.failure_reason

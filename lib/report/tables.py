@@ -61,7 +61,7 @@ def collect_results(
     `lib.cluster.sweep.execute_specs` returned it, if it was called before."""
     store, lines = store or Store(), []
     for row in grid_rows:
-        status = store.look_up_run_and_state(row.spec)
+        status = store.find_run_with_state(row.spec)
         error = ""
         if not status["run"]:
             spec, _ = store.find_run_or_float32_run(row.spec)
@@ -145,7 +145,7 @@ class Runs:
         if str(self.profile) in WITH_MINI_RESULTS and has_record:
             collected.insert(0, (self.recorded, "mini"))
         return [
-            SourceFrame(compare.describe_source_of_scores(frame, scale), frame, scale)
+            SourceFrame(compare.format_score_column_heading(frame, scale), frame, scale)
             for frame, scale in collected
         ]
 
@@ -161,7 +161,7 @@ class Runs:
         )
 
     @property
-    def scored_rows_caption_end(self) -> str:
+    def scored_rows_description(self) -> str:
         """Return the end of a table's caption: on which examples scores are measured.
 
         An example is "on development rows and, at mini, unseen rows of 9 words and more
@@ -190,7 +190,7 @@ class Runs:
         opening = "Scores in points"
         if published_split:
             opening = f"Published: {published_split} scores in points. Measured: scores"
-        rows = self.scored_rows_caption_end
+        rows = self.scored_rows_description
         return f"{opening} {rows}, mean ± standard deviation (seeds){closing_text}"
 
     def tabulate_scores_by_task(
@@ -211,7 +211,7 @@ class Runs:
         return [
             compare.make_score_table_by_task(
                 frame,
-                grids.select_score_columns_by_task(scale, printed_columns),
+                grids.select_metrics_by_task(scale, printed_columns),
                 source,
             )
             for source, frame, scale in self.result_frames_with_source
@@ -241,7 +241,7 @@ class Runs:
         return pd.concat(
             transform_scores(
                 compare.tabulate_scores_by_run_and_metric(
-                    frame, grids.select_score_columns_by_task(scale, printed_columns)
+                    frame, grids.select_metrics_by_task(scale, printed_columns)
                 )
             ).assign(source=source, scale=scale)
             for source, frame, scale in self.result_frames_with_source
@@ -274,7 +274,7 @@ class Runs:
         there, by its first metric."""
         estimates = {}
         for source, frame, scale in self.result_frames_with_source:
-            columns_by_task = grids.select_score_columns_by_task(scale, printed_columns)
+            columns_by_task = grids.select_metrics_by_task(scale, printed_columns)
             for value, rows in frame.groupby(group_columns, sort=False):
                 if e := self.estimate_difference(
                     rows, model_name, baseline, columns_by_task, scale
@@ -296,7 +296,8 @@ class Runs:
         Differences are averaged over seeds, then over tasks. It is None where no seed
         has both models on a task. It is also None where at least half of a model's runs
         score no better than chance, or less than half of the unpruned model's score,
-        unless a claim expects this of the model (`estimate_difference_of_frames`).
+        unless a claim expects this of the model
+        (`estimate_paired_difference_of_results`).
 
         runs_frame: results of experiments, with the columns task, seed, model, run and
         spec.
@@ -306,11 +307,11 @@ class Runs:
         ours, theirs = (
             runs_frame[runs_frame["model"] == name] for name in (model_name, baseline)
         )
-        return self.estimate_difference_of_frames(
+        return self.estimate_paired_difference_of_results(
             ours, theirs, columns_by_task, profile
         )
 
-    def estimate_difference_of_frames(
+    def estimate_paired_difference_of_results(
         self,
         method_frame: pd.DataFrame,
         baseline_frame: pd.DataFrame,
@@ -391,18 +392,18 @@ class Runs:
         there, by its first metric."""
         estimates = {}
         for source, frame, scale in self.result_frames_with_source:
-            columns_by_task = grids.select_score_columns_by_task(scale, printed_columns)
+            columns_by_task = grids.select_metrics_by_task(scale, printed_columns)
             for task, rows in frame.groupby("task", sort=False):
                 parts = split_frame_by_model(rows)
                 base = parts.pop(baseline, rows[:0])
                 for name, part in parts.items():
-                    if e := self.estimate_difference_of_frames(
+                    if e := self.estimate_paired_difference_of_results(
                         part, base, columns_by_task, scale
                     ):
                         estimates[source, f"{name}, {task}"] = e
         return estimates
 
-    def estimate_differences_to_other_models(
+    def estimate_differences_at_equal_width(
         self, model_name: ModelName, printed_columns: Sequence[MetricColumn] = ()
     ) -> EstimateBySourceAndGroup:
         """Return the score of a model minus that of each other model, paired by seed.
@@ -438,7 +439,7 @@ def split_frame_by_model(frame: pd.DataFrame) -> dict[ModelName, pd.DataFrame]:
     If the frame has a column `m` (kept attention heads), the name includes the share of
     kept heads, as in "Ghost, 3/12", so that each width is a model."""
     parts: Any = frame.groupby(
-        compare.list_columns_identifying_model(frame)[::-1], sort=False
+        compare.list_width_and_model_columns(frame)[::-1], sort=False
     )
     return {
         ", ".join([model, *(format_kept_head_fraction({"m": m}) for m in width)]): rows
@@ -492,7 +493,7 @@ def escape_markdown_match(markup_match: re.Match[str]) -> str:
     return html.unescape(markup_match[0]) if markup_match[1] else rf"\{markup_match[0]}"
 
 
-def join_header_levels(
+def flatten_multiindex_labels(
     names: Iterable[str | tuple[Any, ...]], separator: str
 ) -> list[str]:
     """Return the names of a table's rows or columns as text, without levels.
@@ -514,7 +515,7 @@ class ArrangedTable(NamedTuple):
     swaps_column_levels: bool
 
 
-def arrange_columns_for_page(frame: pd.DataFrame) -> ArrangedTable:
+def put_printed_beside_measured_columns(frame: pd.DataFrame) -> ArrangedTable:
     """Return a table with its columns chosen and ordered for a page.
 
     The result is (table, whether the caller should swap the two column levels). A

@@ -29,7 +29,7 @@ TEMPLATE = Path(__file__).parent / "template"
 MOST = 4
 
 
-def add_symbol_to_verdict_word(verdict_word: str) -> str:
+def format_verdict_word_with_symbol(verdict_word: str) -> str:
     """Return an outcome such as "agrees" with its symbol before it ("✓ agrees").
 
     So a reader of a page recognises the outcome without its colour. Raises KeyError for
@@ -48,7 +48,7 @@ ENVIRONMENT = jinja2.Environment(
 )
 # pyrefly: ignore[bad-assignment]  # jinja2 types its globals by its own entries alone.
 ENVIRONMENT.globals |= {
-    "mark": add_symbol_to_verdict_word,
+    "mark": format_verdict_word_with_symbol,
     "words": WORDS,
     "reading": READING,
     "headings": HEADINGS,
@@ -146,7 +146,7 @@ def list_main_result_sentences(
     leading = [
         r
         for v in verdicts
-        if is_main_result_verdict(v)
+        if tests_central_claim(v)
         for r in v.results
         if not r.is_single_task_of_mean
     ]
@@ -208,7 +208,7 @@ def list_training_setup_sentences(
     return [MEASURED_ON[profile]] if has_scores and profile in MEASURED_ON else []
 
 
-def is_main_result_verdict(verdict: Verdict) -> bool:
+def tests_central_claim(verdict: Verdict) -> bool:
     """Return whether a claim's comparisons lead on a page, as its main result.
 
     The result is True for a central claim of a paper, or a question of this project, if
@@ -226,7 +226,7 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
     for a question of this project), kind ("finding" or "arithmetic"), profile (size of
     the experiments), word and measured (outcome and value of a printed number that is
     computed again), note (remarks, such as on failed runs), leading
-    (`is_main_result_verdict`) and cells. `cells` is a list of dicts, one for each
+    (`tests_central_claim`) and cells. `cells` is a list of dicts, one for each
     comparison: sentence, ours (measured effect), printed
     (`format_effect_printed_in_paper`), word (outcome), reading (outcome as tables show
     it, such as "agrees (weaker than printed)"), reason (why it is not measured) and
@@ -261,6 +261,6 @@ def convert_verdict_to_json(verdict: Verdict) -> Json:
         "word": verdict.verdict_word,
         "measured": verdict.measured,
         "note": verdict.note,
-        "leading": is_main_result_verdict(verdict),
+        "leading": tests_central_claim(verdict),
         "cells": cells,
     }

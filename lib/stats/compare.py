@@ -262,7 +262,7 @@ def substitute_float32_for_mixed_dtypes(
     return [changed.get(id(row), row) for row in rows]
 
 
-def describe_comparison_counts_by_dtype(
+def describe_pair_counts_by_dtype(
     *compared_rows: Sequence[ResultRow],
 ) -> list[str]:
     """Return a list with a sentence on how many comparisons were made in which dtype.
@@ -489,7 +489,7 @@ def tabulate_scores_by_run_and_metric(
     return pd.DataFrame(lines, columns=names).astype(dict.fromkeys(SCORES, float))
 
 
-def describe_source_of_scores(runs_frame: pd.DataFrame, profile: str) -> str:
+def format_score_column_heading(runs_frame: pd.DataFrame, profile: str) -> str:
     """Return the head over a table's scores that says where they come from.
 
     It is "this run, toy" for results of this machine, and "recorded, mini" for results
@@ -505,14 +505,14 @@ def describe_source_of_scores(runs_frame: pd.DataFrame, profile: str) -> str:
     return f"{label or 'not run'}, {profile}"
 
 
-def list_columns_identifying_model(frame: pd.DataFrame) -> list[str]:
+def list_width_and_model_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a table of runs that name the rows of a table of scores.
 
     They are "m" (number of kept heads in a layer), if the table has it, and "model"."""
     return [name for name in ("m", "model") if name in frame]
 
 
-def blank_scores_of_unshared_seeds(
+def mask_scores_at_seeds_of_one_model(
     scores: pd.DataFrame, model_columns: list[str]
 ) -> pd.DataFrame:
     """Return a table of scores with nan where no other model has the same seed.
@@ -544,8 +544,10 @@ def average_scores_over_tasks(run_scores: pd.DataFrame) -> pd.DataFrame:
 
     run_scores: a table of `tabulate_scores_by_run_and_metric`, a line for each run and
     metric."""
-    names = list_columns_identifying_model(run_scores)
-    shared = blank_scores_of_unshared_seeds(run_scores, names).dropna(subset=["score"])
+    names = list_width_and_model_columns(run_scores)
+    shared = mask_scores_at_seeds_of_one_model(run_scores, names).dropna(
+        subset=["score"]
+    )
     groups = shared.groupby([*names, "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == shared["column"].nunique()].drop(columns="count")
@@ -605,7 +607,7 @@ def describe_outlying_seeds(
     runs_frame = select_runs_of_trained_models(runs_frame)
     runs_frame = runs_frame[runs_frame["task"].isin([*columns_by_task])]
     lines = []
-    names = [*list_columns_identifying_model(runs_frame), "column"]
+    names = [*list_width_and_model_columns(runs_frame), "column"]
     for key, rows in (
         tabulate_scores_by_run_and_metric(runs_frame, columns_by_task)
         .dropna(subset="score")
@@ -730,7 +732,7 @@ def make_score_table_by_task(
     "; there is no average then, and texts without scores are left out."""
     import pandas as pd
 
-    names = list(row_label_columns) or list_columns_identifying_model(runs_frame)
+    names = list(row_label_columns) or list_width_and_model_columns(runs_frame)
     scored = tabulate_scores_by_run_and_metric(runs_frame, columns_by_task)
     lost = pd.Series(
         make_mask_of_collapsed_runs(scored, columns_by_task), scored.index, dtype=bool
@@ -741,7 +743,7 @@ def make_score_table_by_task(
         "all"
     )
     sound = {name: scored[name].mask(lost) for name in SCORES}
-    scored = blank_scores_of_unshared_seeds(scored.assign(**sound), names)
+    scored = mask_scores_at_seeds_of_one_model(scored.assign(**sound), names)
     metrics = scored.dropna(subset="score")["column"]
     has_average = not row_label_columns and metrics.nunique() > 1
     table, means = {}, {}

@@ -124,7 +124,7 @@ SHAPES = {
 }
 
 
-def resolve_kept_head_count(
+def check_head_count_or_take_all(
     shape: Shape, kept_heads_per_layer: int | None = None
 ) -> int:
     """Return the checked number of heads that a pruned encoder keeps in each layer.
@@ -175,7 +175,7 @@ def compute_layer_widths(
 
     kept_heads_per_layer: None means all."""
     cut = (
-        resolve_kept_head_count(shape, kept_heads_per_layer)
+        check_head_count_or_take_all(shape, kept_heads_per_layer)
         * shape.hidden
         // shape.heads
     )
@@ -201,7 +201,7 @@ def _count_ghost_costs(
     token_count: tokens of the input."""
     if ghost is None:
         return GhostCosts(0, 0)
-    remaining = resolve_kept_head_count(shape, kept_heads_per_layer)
+    remaining = check_head_count_or_take_all(shape, kept_heads_per_layer)
     ghost.check_fits_model(remaining < shape.heads)
     neurons = compute_layer_widths(shape, kept_heads_per_layer).neurons
     weights = products = 0
@@ -427,7 +427,7 @@ def count_parameters_of_layers(
     return total
 
 
-def count_kept_indices_by_layer(
+def compute_layer_widths_of_pruned_network(
     kept_indices: IndicesPerLayerByKind,
 ) -> list[WidthByHeadsFfnEmbeddingQkAndV]:
     """Return the widths of each layer of a pruned network, for `count_flops_of_layers`.

@@ -599,7 +599,7 @@ def compute_slope_weights(x_values: ArrayLike) -> np.ndarray:
     return centred / (centred**2).sum()
 
 
-def compute_linear_fit_comparison_weights(
+def compute_contrast_of_two_linear_fits(
     x_values: ArrayLike, alternative_x_values: ArrayLike
 ) -> np.ndarray:
     """Return weights w [n] that test whether y is more linear in x than in

@@ -316,7 +316,7 @@ def sample_text_variants(
     return list(made)
 
 
-def iterate_augmented_text_pairs(
+def iterate_pairs_of_text_variants(
     variants_of_each_text_of_row: list[list[TextVariant]],
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the training rows (first text, second text) that augment one training row.
@@ -353,7 +353,7 @@ def encode_augmented_rows(
             pairs = (
                 pair
                 for line in file
-                for pair in iterate_augmented_text_pairs(json.loads(line))
+                for pair in iterate_pairs_of_text_variants(json.loads(line))
             )
             for part in tokens.split_into_chunks(pairs):
                 a, b = map(list, zip(*part, strict=True))
@@ -362,7 +362,7 @@ def encode_augmented_rows(
                 for row in range(len(part)):
                     yield {name: encoding[name][row] for name in names}
 
-    words = tokens.digest_vocabulary(tokenizer)
+    words = tokens.digest_tokenizer(tokenizer)
     size_and_time = disk.read_file_metadata(path)[1:3]
     key = disk.digest_values(
         "augmented", augmentation_run.name, *size_and_time, words, max_length

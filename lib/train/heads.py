@@ -57,7 +57,7 @@ def load_task_model_and_tokenizer(
     if has_head and task.labels and head_classes.lower() not in fitting:
         raise Refused(
             f"the head's classes are {head_classes}, the task's {task_classes}; "
-            f"{backbone.describe_fix_of_unfitting_head(model_folder)}"
+            f"{backbone.suggest_fix_for_wrong_head(model_folder)}"
         )
     return model, tokenizer
 
@@ -83,7 +83,7 @@ def encode_rows_and_make_scorer(
     other tasks."""
     if not task.span:
         return encode_split(tokenizer, split, max_length), partial(
-            score_task_logits, task, split
+            score_class_or_regression_logits, task, split
         )
     if span_settings is None:
         fix = "give it span=Span(128, 64, 30), or take a task of classes"
@@ -98,7 +98,7 @@ def encode_rows_and_make_scorer(
     return encoded, partial(score_span_logits, split, windows, cut.max_answer)
 
 
-def score_task_logits(
+def score_class_or_regression_logits(
     task: data.Task, split: data.Split, logits: np.ndarray
 ) -> MetricsAndArraysToSave:
     """Score a model's logits on labelled rows, for classification or regression.
@@ -114,7 +114,7 @@ def score_task_logits(
     return metrics.compute_metrics(task, logits, split.y), arrays
 
 
-def score_logits_of_unseen_split(
+def score_and_pack_test_predictions(
     task: data.Task, split: data.Split, logits: np.ndarray
 ) -> MetricsAndArraysToSave:
     """Score a model's logits on unseen rows, and pack its predictions in few bytes.

@@ -127,8 +127,9 @@ def use_dropout_by_random_bytes(
             part.__class__ = nn.Dropout
 
 
-class UsedEmbeddingRows(nn.Module):
-    """A UsedEmbeddingRows is an embedding that trains only some rows of a larger one.
+class TrainableEmbeddingRows(nn.Module):
+    """A TrainableEmbeddingRows is an embedding that trains only some rows of a larger
+    one.
 
     A small task uses few tokens, so the optimiser has much less to update. Token ids
     are those of the larger embedding. In training they are looked up among the used
@@ -175,7 +176,7 @@ class UsedEmbeddingRows(nn.Module):
 
 
 @contextmanager
-def restrict_training_to_used_embeddings(
+def train_only_embedding_rows_in_data(
     model: PreTrainedModel, encoded: EncodedRows, weight_decay: float
 ) -> ContextYield[None]:
     """Train only the word embeddings of tokens that occur in the training rows.
@@ -197,7 +198,7 @@ def restrict_training_to_used_embeddings(
     if hasattr(table, "word_embeddings"):
         owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.list_distinct_token_ids())
-    owner.word_embeddings = UsedEmbeddingRows(table, used.to(table.weight.device))
+    owner.word_embeddings = TrainableEmbeddingRows(table, used.to(table.weight.device))
     try:
         yield
     finally:

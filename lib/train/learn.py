@@ -69,7 +69,7 @@ class TaskTraining:
         span_settings: loop.SettingsJson | None = None,
     ) -> None:
         self.run, self.span = run, span_settings
-        self.numerics = loop.apply_numeric_settings(numerics)
+        self.numerics = loop.set_dtype_threads_and_device(numerics)
         # Steps that only measure pass None, and never read this attribute. `cast` lets
         # the type checker treat it as a Train everywhere.
         self.train = cast(Train, train and Train(**train))
@@ -175,7 +175,7 @@ class TaskTraining:
             encoded, marks = self.encode_split(split_name)
             if split_name == "unseen":
                 marks = partial(
-                    heads.score_logits_of_unseen_split,
+                    heads.score_and_pack_test_predictions,
                     self.task,
                     self.splits[split_name],
                 )
@@ -187,7 +187,9 @@ class TaskTraining:
             if name.startswith(split_prefixes)
         }
 
-    def measure_selection_score(self, score_model: ComputeMetricsAndArrays) -> float:
+    def compute_model_selection_score(
+        self, score_model: ComputeMetricsAndArrays
+    ) -> float:
         """Return the score by which this training selects its best model.
 
         Higher is better. It is the mean of the metrics that the training's settings
@@ -209,7 +211,7 @@ def compute_selection_score(
     return sum(metrics[name] for name in names) / len(names)
 
 
-def load_task_and_call_step(
+def run_stage_on_task(
     step_function: Callable[..., Metrics],
     run: RunWriter,
     data: sources.DataDescriptor,
@@ -310,7 +312,7 @@ def train_and_save(
     judge = judges.get("held_out", judges.get("dev"))
     if training.train.select == "best" and not judge:
         judge = training.build_split_scorers(model, "dev")["dev"]
-    score = partial(training.measure_selection_score, judge) if judge else None
+    score = partial(training.compute_model_selection_score, judge) if judge else None
 
     with loss_context as loss:
         try:
@@ -370,7 +372,7 @@ class Trainer:
     splits: {"train": training rows, "dev": development rows}.
     train: default settings of `fit`, such as epochs and learning rate.
     seed: decides the order of rows and dropout.
-    numerics: dtype, threads and device, from `loop.apply_numeric_settings` or
+    numerics: dtype, threads and device, from `loop.set_dtype_threads_and_device` or
     `loop.use_float32_on_model_device`. By default it is float32 in one CPU thread, and
     this process then keeps one thread."""
 
@@ -384,7 +386,7 @@ class Trainer:
         numerics: Numerics | None = None,
     ) -> None:
         self.train, self.task, self.seed = train, task, seed
-        self.numerics = numerics or loop.apply_numeric_settings(
+        self.numerics = numerics or loop.set_dtype_threads_and_device(
             {"dtype": "float32", "threads": 1}
         )
         length = train.max_length

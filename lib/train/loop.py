@@ -26,8 +26,8 @@ from lib.core.types import ContextYield, Json, LossTerm, ModelInput
 from lib.stats.metrics import Metrics
 from lib.train.batches import EncodedRows, make_batch, shuffle_row_numbers_into_batches
 from lib.train.lean import (
-    restrict_training_to_used_embeddings,
     speed_up_passes_on_cpu,
+    train_only_embedding_rows_in_data,
     use_dropout_by_random_bytes,
 )
 
@@ -56,7 +56,7 @@ _chosen = "cpu"  # Device on which this process computes; `get_device` returns i
 def get_device() -> torch.device:
     """Return the device (CPU or GPU) on which this process trains and runs models.
 
-    It is the CPU until `apply_numeric_settings` sets another one."""
+    It is the CPU until `set_dtype_threads_and_device` sets another one."""
     return torch.device(_chosen)
 
 
@@ -181,9 +181,7 @@ def fit(
     with (
         speed_up_passes_on_cpu(model, numerics),
         use_dropout_by_random_bytes(model, train_settings.byte_dropout),
-        restrict_training_to_used_embeddings(
-            model, encoded, train_settings.weight_decay
-        ),
+        train_only_embedding_rows_in_data(model, encoded, train_settings.weight_decay),
     ):
         groups = list_parameter_groups(model, train_settings, callbacks)
         rates = [group["lr"] for group in groups]
@@ -497,7 +495,7 @@ def predict_logits(
     return logits
 
 
-def apply_numeric_settings(numerics: SettingsJson) -> Numerics:
+def set_dtype_threads_and_device(numerics: SettingsJson) -> Numerics:
     """Apply the numeric settings of a run to this process, and return them.
 
     The dict {"dtype", "threads", "device"} becomes a Numerics. PyTorch's thread count
@@ -535,7 +533,7 @@ def use_float32_on_model_device(
     device = "cuda" * (model.device.type == "cuda")
     with torch.random.fork_rng():
         try:
-            yield apply_numeric_settings(
+            yield set_dtype_threads_and_device(
                 {"dtype": "float32", "threads": thread_count, "device": device}
             )
         finally:

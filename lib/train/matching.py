@@ -129,7 +129,7 @@ def record_states_and_attention_scores(
         yield seen
 
 
-def run_encoder_for_recording_hooks(
+def run_encoder_without_head(
     model: PreTrainedModel, batch: loop.Batch, unused_training_row_numbers: np.ndarray
 ) -> None:
     """Run a model's encoder without its head, where only hidden states are needed.
@@ -146,7 +146,7 @@ def run_encoder_for_recording_hooks(
 def build_teacher_forward(
     model: PreTrainedModel,
     numerics: Numerics,
-    run_forward: RunForward = run_encoder_for_recording_hooks,
+    run_forward: RunForward = run_encoder_without_head,
     includes_attention_scores: bool = True,
 ) -> ContextYield[TeacherForward]:
     """Make the function that runs a teacher on a batch without gradients.
@@ -180,11 +180,11 @@ def build_teacher_forward(
 
 
 @contextmanager
-def build_matching_loss(
+def build_hidden_state_loss_from_teacher_outputs(
     student: PreTrainedModel,
     teacher_forward: TeacherForward,
     layer_matches: Sequence[Match],
-    run_forward: RunForward = run_encoder_for_recording_hooks,
+    run_forward: RunForward = run_encoder_without_head,
     prediction_loss: WeightAndPredictionLoss | None = None,
 ) -> ContextYield[loop.LossFunction]:
     """Make the loss by which a student learns to match a teacher's hidden states.
@@ -212,7 +212,7 @@ def build_matching_loss(
                 batch, training_row_numbers
             )
             logits = run_forward(student, batch, training_row_numbers)
-            parts = compute_matching_loss_terms(
+            parts = compute_layerwise_distillation_terms(
                 layer_matches, seen, teacher_states, batch["attention_mask"], student
             )
             total = sum(parts.values())
@@ -230,12 +230,12 @@ def build_matching_loss(
 
 
 @contextmanager
-def build_matching_loss_running_teacher(
+def build_hidden_state_distillation_loss(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     layer_matches: Sequence[Match],
     numerics: Numerics,
-    run_forward: RunForward = run_encoder_for_recording_hooks,
+    run_forward: RunForward = run_encoder_without_head,
     prediction_loss: WeightAndPredictionLoss | None = None,
 ) -> ContextYield[loop.LossFunction]:
     """Make a distillation loss on hidden states, where the teacher runs on each batch.
@@ -254,14 +254,14 @@ def build_matching_loss_running_teacher(
     scores = any(match.feature == "scores" for match in layer_matches)
     with (
         build_teacher_forward(teacher, numerics, run_forward, scores) as teach,
-        build_matching_loss(
+        build_hidden_state_loss_from_teacher_outputs(
             student, teach, layer_matches, run_forward, prediction_loss
         ) as loss,
     ):
         yield loss
 
 
-def compute_matching_loss_terms(
+def compute_layerwise_distillation_terms(
     layer_matches: Sequence[Match],
     student_states: StatesByKind,
     teacher_states: StatesByKind,

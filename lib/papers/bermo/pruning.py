@@ -18,7 +18,7 @@ from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import (
     Mask,
-    find_final_score_threshold,
+    compute_final_mask_score_threshold,
     find_kth_largest,
     list_linear_layers,
 )
@@ -63,7 +63,7 @@ class PruningMasks(loop.Callback):
         self.options = prune_options
         self.steps = step_count
         self.ramp = schedules.plan_threshold_ramp(prune_options, step_count)
-        self.cut = find_final_score_threshold(prune_options)
+        self.cut = compute_final_mask_score_threshold(prune_options)
         self.weight = 0.0
         self.places = [
             (n, part, Mask(part.weight, prune_options))
@@ -113,7 +113,7 @@ class PruningMasks(loop.Callback):
         score is below a final threshold, and the penalty in the loss lowers all scores.
         Of n scores the k-th largest decides, where k is n times the wanted share: if it
         ends at the threshold, about k weights stay. This score is compared with a
-        planned course (`compute_normalised_mask_score_target`), and the penalty becomes
+        planned course (`compute_planned_mask_score`), and the penalty becomes
         stronger where the score is too high. The kept share itself is a bad signal: it
         stays at 1 for long, then falls within a few steps.
 
@@ -128,7 +128,7 @@ class PruningMasks(loop.Callback):
             find_kth_largest(every, max(1, int(self.options.target * every.numel())))
         )
         way = (score - self.cut) / (self.options.init - self.cut)
-        error = way - schedules.compute_normalised_mask_score_target(
+        error = way - schedules.compute_planned_mask_score(
             step, self.ramp.last_step_at_start, self.steps
         )
         weight = schedules.compute_next_penalty_weight_by_pi_controller(

@@ -19,7 +19,7 @@ from lib.core.types import Json, ProfileDefault, ProfileName, TaskName
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.bermo.options import Mix, Prune
-from lib.papers.grids import backbone_spec
+from lib.papers.grids import pretrained_encoder_spec
 from lib.stats.compare import MetricColumn
 
 S = grids.read_settings("bermo")
@@ -130,7 +130,7 @@ def make_bermo_run_arguments(
     mix = MIX[profile] if model_name == "BERMo" else None
     if model_name in PLAIN:
         mix = replace(MIX[profile], norm="none", init="zeros", plain=PLAIN[model_name])
-    return grids.make_common_run_arguments(
+    return grids.make_run_arguments_of_task(
         profile,
         task,
         make_bermo_data_descriptor(profile, task),
@@ -210,7 +210,7 @@ def unpruned_model_spec(
             norm=layer_mix_normalisation or mix.norm,
             lr=layer_mix_learning_rate or mix.lr,
         )
-    return Spec("fineprune", args, {"start": backbone_spec(profile)})
+    return Spec("fineprune", args, {"start": pretrained_encoder_spec(profile)})
 
 
 def compute_warmup_share(warmup_steps: int, total_steps: int) -> float:
@@ -343,4 +343,6 @@ def pruned_spec(
         alpha=distillation_weight or None,
     )
     guide = unpruned_model_spec(profile, task) if distillation_weight else None
-    return Spec("fineprune", args, {"start": backbone_spec(profile), "teacher": guide})
+    return Spec(
+        "fineprune", args, {"start": pretrained_encoder_spec(profile), "teacher": guide}
+    )

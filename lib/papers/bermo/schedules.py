@@ -95,7 +95,7 @@ def compute_penalty_weight_at_threshold(
     return prune_options.final_lambda * threshold / prune_options.final_threshold
 
 
-def compute_normalised_mask_score_target(
+def compute_planned_mask_score(
     step: int, decay_start_step: int, step_count: int
 ) -> float:
     """Return the planned value, at a step, of the score that decides what is pruned.
@@ -129,7 +129,7 @@ def compute_next_penalty_weight_by_pi_controller(
     `initial_penalty_weight`.
 
     mask_score_excess: how far the k-th largest score, with k the number of weights to
-    keep, is above its plan (`compute_normalised_mask_score_target`), as a share of the
+    keep, is above its plan (`compute_planned_mask_score`), as a share of the
     way from the initial score to the threshold.
     previous_mask_score_excess: this excess at the last change."""
     move = (

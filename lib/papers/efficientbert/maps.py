@@ -58,7 +58,7 @@ def maps(
     examples: number of first development rows on which the metrics are measured.
     max_length: tokens to which rows are cut.
     numerics: dtype, threads and device, as JSON."""
-    arithmetic = loop.apply_numeric_settings(numerics)
+    arithmetic = loop.set_dtype_threads_and_device(numerics)
     dev = sources.load(data, run.seed)["dev"]
     last = max([*rows, examples - 1])
     seen = {}

@@ -73,7 +73,7 @@ def compute_share_of_steps_to_match_loss_by_seed(
     }
 
 
-def list_shares_of_steps_to_match_loss(
+def list_shares_of_steps_to_final_loss_from_scratch(
     runs_frame: pd.DataFrame, unused_columns_by_task: object
 ) -> pd.Series:
     """Return for each run how early it reaches the final loss of training from scratch.
@@ -162,7 +162,7 @@ MEASURES = {
     "last loss": Measure("of the loss", compute_by_run=list_final_losses),
     "share of steps": Measure(
         "of the steps to the loss that training from scratch ends on",
-        compute_by_run=list_shares_of_steps_to_match_loss,
+        compute_by_run=list_shares_of_steps_to_final_loss_from_scratch,
         value_of_no_effect=1.0,
     ),
     "speed-up": Measure(

@@ -47,10 +47,10 @@ from lib.papers.efficientbert.search.net import (
 from lib.papers.efficientbert.search.space import IDS
 from lib.papers.grids import (
     DataDescriptor,
-    backbone_spec,
     checkpoint_or_user_encoder_spec,
     find_encoder_shape,
     find_profile_settings,
+    pretrained_encoder_spec,
 )
 from lib.stats import compare
 from lib.stats.compare import MetricColumn, ScoreTable
@@ -159,14 +159,14 @@ DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")
 DEVIATIONS = published.read_deviation_sentences_by_profile("efficientbert")
 
 
-def find_proxy_task(profile: ProfileName) -> TaskName:
+def find_search_task(profile: ProfileName) -> TaskName:
     """Return the task on which an architecture search trains and scores its candidates.
 
     It is one task in place of all tasks, such as "SST-2" at mini, or that of a user's
     own data.
 
     profile: size of the experiment, "toy", "mini" or "paper"."""
-    title = grids.get_attribute_of_profile_with_user_data(profile, "task_title")
+    title = grids.get_user_data_attribute(profile, "task_title")
     return title or PROXY[profile]
 
 
@@ -297,7 +297,7 @@ def make_corpus_descriptor(
     )
 
 
-def make_short_corpus_descriptor(profile: ProfileName) -> CorpusDescriptor:
+def make_candidate_corpus_descriptor(profile: ProfileName) -> CorpusDescriptor:
     """Return the dict that says which short text a candidate of the search reads.
 
     A candidate is trained briefly on it before it is trained on its task. The dict is
@@ -331,7 +331,7 @@ def pretraining_spec(
     train: training settings; None takes the profile's.
     subnetwork_options: which subnetworks of `net` are trained, one in each step; None
     trains the whole network."""
-    inputs = {"teacher": backbone_spec(profile), "start": initial_model}
+    inputs = {"teacher": pretrained_encoder_spec(profile), "start": initial_model}
     args = {
         "corpus": corpus or make_corpus_descriptor(profile),
         "train": train or PRETRAIN[profile],
@@ -360,7 +360,7 @@ def pretrained_supernet_spec(
     )
 
 
-def search_stages_1_and_2_supernet_spec(profile: ProfileName) -> Spec:
+def supernet_of_search_stages_1_and_2_spec(profile: ProfileName) -> Spec:
     """Describe the run that pre-trains the supernet for search stages 1 and 2.
 
     The supernet is the largest network of the search space, from which the candidates
@@ -487,7 +487,7 @@ def task_distillation_spec(
     train = replace(
         train or make_finetuning_settings(FINETUNE, profile, task), **training_changes
     )
-    args = grids.make_common_run_arguments(
+    args = grids.make_run_arguments_of_task(
         profile,
         task,
         data_descriptor,
@@ -541,7 +541,7 @@ def student_spec(
     )
 
 
-def make_split_descriptor(
+def make_training_and_held_out_rows_descriptor(
     profile: ProfileName,
     task: TaskName,
     training_row_count: int | AllRemainingRows,
@@ -599,7 +599,9 @@ def stage_3_supernet_spec(profile: ProfileName) -> Spec:
         profile, net, pretrained_supernet_spec(profile), subnetwork_options=parts
     )
     data = {
-        task: make_split_descriptor(profile, task, None, TENTH.get(task, 0))
+        task: make_training_and_held_out_rows_descriptor(
+            profile, task, None, TENTH.get(task, 0)
+        )
         if profile == "paper"
         else grids.make_profile_data_descriptor(profile, task)
         for task in names
@@ -616,7 +618,7 @@ def stage_3_supernet_spec(profile: ProfileName) -> Spec:
 
 
 @cache_results_while_enabled
-def search_candidate_spec(
+def brief_training_spec(
     profile: ProfileName,
     net: Net,
     inherits_from_supernet: bool = True,
@@ -639,16 +641,22 @@ def search_candidate_spec(
     data_descriptor: the dict that says which rows are used; None takes the profile's.
     training_changes: fields of `train` with other values, such as epochs=3, and
     `prediction_loss_weight`, the weight of the loss on logits."""
-    task = find_proxy_task(profile)
+    task = find_search_task(profile)
     start = (
-        search_stages_1_and_2_supernet_spec(profile) if inherits_from_supernet else None
+        supernet_of_search_stages_1_and_2_spec(profile)
+        if inherits_from_supernet
+        else None
     )
     if profile in BRIEF:
         start = pretraining_spec(
-            profile, net, start, make_short_corpus_descriptor(profile), READ[profile]
+            profile,
+            net,
+            start,
+            make_candidate_corpus_descriptor(profile),
+            READ[profile],
         )
     if profile == "paper":
-        data_descriptor = data_descriptor or make_split_descriptor(
+        data_descriptor = data_descriptor or make_training_and_held_out_rows_descriptor(
             profile, task, *PART[profile]
         )
     train = train or CANDIDATE[profile]
@@ -762,7 +770,7 @@ def make_table_of_printed_and_our_scores(
     for source, frame, profile in runs.result_frames_with_source:
         parts.append(
             compare.make_score_table_by_task(
-                frame, grids.select_score_columns_by_task(profile, columns), source
+                frame, grids.select_metrics_by_task(profile, columns), source
             )
         )
         counts = (
@@ -820,7 +828,7 @@ def attention_maps_spec(
     names = ("EfficientBERT", *OTHER_BASE, *further_network_names)
     inputs = {f"model:{name}": student_spec(profile, task, name) for name in names}
     inputs["reference"] = teacher_spec(profile, task)
-    args = grids.make_common_run_arguments(
+    args = grids.make_run_arguments_of_task(
         profile,
         task,
         rows=[0, 1, 2, 3],

@@ -29,7 +29,7 @@ from lib.papers.efficientbert.recipes import BRIEF, PART, READ, TAUGHT, TOGETHER
 from lib.papers.efficientbert.search import space as spaces
 from lib.papers.efficientbert.search.net import Net
 from lib.papers.efficientbert.search.space import SearchStage
-from lib.papers.grids import backbone_spec, find_profile_settings
+from lib.papers.grids import find_profile_settings, pretrained_encoder_spec
 
 SINGLE = "single"
 LAST = "stage3"
@@ -101,7 +101,7 @@ def make_search_settings(
     return Search(budget=budget, draws=DRAWS[profile], **more)
 
 
-def make_proxy_task_descriptor(
+def make_search_rows_descriptor(
     profile: ProfileName,
     training_row_count: int | AllRemainingRows,
     held_out_row_count: int,
@@ -116,9 +116,9 @@ def make_proxy_task_descriptor(
     training_row_count: number of rows to train on; None takes all that are not held
     out.
     held_out_row_count: number of held-out rows."""
-    return efficientbert.make_split_descriptor(
+    return efficientbert.make_training_and_held_out_rows_descriptor(
         profile,
-        efficientbert.find_proxy_task(profile),
+        efficientbert.find_search_task(profile),
         training_row_count,
         held_out_row_count,
     )
@@ -150,7 +150,7 @@ def search_stage_spec(
     factor_on_candidate_count: factor on the profile's number of evaluated
     candidates."""
     check_known_name("search stage", stage, BUDGET[profile])
-    task = efficientbert.find_proxy_task(profile)
+    task = efficientbert.find_search_task(profile)
     inputs = {}
     how = (method, factor_on_candidate_count)
     args: Json = {
@@ -167,7 +167,7 @@ def search_stage_spec(
         args["net"] = find_base_network(profile).to_json()
     if stage == LAST:
         count = grids.ROWS[profile].get(task)
-        args["data"] = make_proxy_task_descriptor(profile, count, HELD_OUT[profile])
+        args["data"] = make_search_rows_descriptor(profile, count, HELD_OUT[profile])
         args |= {"train": TOGETHER[profile], "classifier": task}
         inputs["start"] = supernet_with_searched_formulas_spec(
             profile, inputs["before"]
@@ -175,14 +175,14 @@ def search_stage_spec(
         if SCORE[profile] == "loss":
             inputs["teacher"] = efficientbert.teacher_spec(profile, task)
         return Spec("search", args, inputs)
-    args["data"] = make_proxy_task_descriptor(profile, *PART[profile])
+    args["data"] = make_search_rows_descriptor(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
-    inputs["start"] = efficientbert.search_stages_1_and_2_supernet_spec(profile)
+    inputs["start"] = efficientbert.supernet_of_search_stages_1_and_2_spec(profile)
     inputs["teacher"] = efficientbert.teacher_spec(profile, task)
     if profile in BRIEF:
-        args["corpus"] = efficientbert.make_short_corpus_descriptor(profile)
+        args["corpus"] = efficientbert.make_candidate_corpus_descriptor(profile)
         args["pretrain"] = READ[profile]
-        inputs["general"] = backbone_spec(profile)
+        inputs["general"] = pretrained_encoder_spec(profile)
     return Spec("search", args, inputs)
 
 
@@ -201,13 +201,13 @@ def supernet_with_searched_formulas_spec(profile: ProfileName, search: Spec) -> 
         "net": Output("search", "supernet"),
         "shared": Output("search", "shared"),
     }
-    start = replace_network_by_searched_network(spec.inputs["start"], search, **outputs)
-    return replace_network_by_searched_network(
+    start = train_network_of_search_spec(spec.inputs["start"], search, **outputs)
+    return train_network_of_search_spec(
         replace(spec, inputs=spec.inputs | {"start": start}), search, **outputs
     )
 
 
-def replace_network_by_searched_network(
+def train_network_of_search_spec(
     spec: Spec, search: Spec, **changed_arguments: Output
 ) -> Spec:
     """Change a run's description so that it trains the network that a search finds.
@@ -237,10 +237,10 @@ def retraining_spec(
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of the search.
     training_changes: training settings with other values, such as epochs=3."""
-    start = replace_network_by_searched_network(
+    start = train_network_of_search_spec(
         efficientbert.pretrained_network_spec(profile, "EfficientBERT"), search
     )
-    return replace_network_by_searched_network(
+    return train_network_of_search_spec(
         efficientbert.task_distillation_spec(
             profile, task, find_base_network(profile), start, **training_changes
         ),
@@ -249,7 +249,7 @@ def retraining_spec(
 
 
 @cache_results_while_enabled
-def full_training_spec(
+def final_training_spec(
     profile: ProfileName,
     task: TaskName,
     net: Net | None = None,
@@ -275,11 +275,11 @@ def full_training_spec(
     net = net or find_base_network(profile)
     train = FINAL.get(profile)
     spec = efficientbert.task_distillation_spec(profile, task, net, start, train=train)
-    return replace_network_by_searched_network(spec, search) if search else spec
+    return train_network_of_search_spec(spec, search) if search else spec
 
 
 @cache_results_while_enabled
-def short_training_spec(
+def brief_training_with_search_score_spec(
     profile: ProfileName, net: Net, **training_changes: Any
 ) -> Spec:
     """Describe the run that trains a network as briefly as the search does.
@@ -292,11 +292,11 @@ def short_training_spec(
     profile: size of the experiment, "toy", "mini" or "paper".
     net: description of the network.
     training_changes: training settings with other values, such as epochs=3."""
-    spec = efficientbert.search_candidate_spec(
+    spec = efficientbert.brief_training_spec(
         profile,
         net,
         train=BRIEFLY[profile],
-        data_descriptor=make_proxy_task_descriptor(profile, *PART[profile]),
+        data_descriptor=make_search_rows_descriptor(profile, *PART[profile]),
         **training_changes,
     )
     return replace(spec, args=spec.args | {"score": SCORE[profile] or None})

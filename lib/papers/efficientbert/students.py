@@ -41,7 +41,7 @@ from lib.train.learn import TaskTraining
 from lib.train.matching import (
     Match,
     WeightAndPredictionLoss,
-    build_matching_loss_running_teacher,
+    build_hidden_state_distillation_loss,
     make_projection,
     pair_student_with_teacher_layers,
 )
@@ -171,8 +171,8 @@ def make_weighted_prediction_loss(
     """Return the distillation loss on logits as a pair (weight, function), or None.
 
     The function is f(student's logits, teacher's logits, row numbers of the batch) ->
-    scalar, as `lib.train.matching.build_matching_loss` takes it. The weight is
-    `distillation.prediction`. Where that is 0, the result is None.
+    scalar, as `lib.train.matching.build_hidden_state_loss_from_teacher_outputs` takes
+    it. The weight is `distillation.prediction`. Where that is 0, the result is None.
 
     labels: the labels of all N training rows, from which a batch takes those of its
     rows; only a regression with `distillation.gold` compares with them."""
@@ -217,7 +217,7 @@ def build_distillation_loss(
         if labels is None
         else (compute_logits, make_weighted_prediction_loss(labels, distillation))
     )
-    return build_matching_loss_running_teacher(
+    return build_hidden_state_distillation_loss(
         student,
         teacher,
         pair_student_with_teacher_states(
@@ -320,7 +320,7 @@ def make_student(
     if student_architecture is None:
         assert larger is not None
         student_architecture = supernet.read_architecture_of_model(larger)
-    model = supernet.build_model_of_architecture(
+    model = supernet.build_efficientbert_model(
         student_architecture, model_class, teacher.config, **config_values
     )
     linear = model.projection = make_projection(
@@ -330,7 +330,7 @@ def make_student(
         supernet.inherit_weights_and_list_missing_tensors(model, get_encoder(larger))
         inherited = load_hidden_state_projection(start.model_folder)
         if inherited and len(inherited.bias) == len(linear.bias):
-            copy_weights_of_leading_inputs(linear, *inherited)
+            inherit_linear_weights_of_first_inputs(linear, *inherited)
     set_dropout(model, dropout)
     return model
 
@@ -410,7 +410,7 @@ def join_encoder_and_head(
 
     encoder: a BERT with EfficientBERT's architecture.
     head_weight, head_bias: the head, [C, H] and [C] for C classes."""
-    model = supernet.build_model_of_architecture(
+    model = supernet.build_efficientbert_model(
         supernet.read_architecture_of_model(encoder),
         transformers.BertForSequenceClassification,
         encoder.config,
@@ -420,11 +420,11 @@ def join_encoder_and_head(
     model.to(head_bias.device)
     supernet.inherit_weights_and_list_missing_tensors(model, encoder)
     assert isinstance(model.classifier, nn.Linear)
-    copy_weights_of_leading_inputs(model.classifier, head_weight, head_bias)
+    inherit_linear_weights_of_first_inputs(model.classifier, head_weight, head_bias)
     return model.eval()
 
 
-def copy_weights_of_leading_inputs(
+def inherit_linear_weights_of_first_inputs(
     target_linear: nn.Linear, source_weight: Tensor, source_bias: Tensor
 ) -> None:
     """Copy the weights of a linear layer into one with the same or fewer inputs.

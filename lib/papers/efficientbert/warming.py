@@ -29,7 +29,10 @@ from lib.stats.metrics import Metrics
 from lib.train import loop
 from lib.train.batches import EncodedRows, shuffle_row_numbers_into_batches
 from lib.train.learn import TaskTraining, score_and_save_predictions, train_and_save
-from lib.train.matching import build_matching_loss, build_teacher_forward
+from lib.train.matching import (
+    build_hidden_state_loss_from_teacher_outputs,
+    build_teacher_forward,
+)
 from lib.train.steps.pretrain import encode_generated_sentence_pairs
 
 BatchMaker = Callable[[int], list[np.ndarray]]  # f(epoch) -> batches of row numbers.
@@ -89,7 +92,7 @@ def warmup(
     if classifier:
         linear = student.classifier
         assert isinstance(linear, nn.Linear)
-        students.copy_weights_of_leading_inputs(
+        students.inherit_linear_weights_of_first_inputs(
             linear,
             *students.load_classification_head(
                 run.inputs["start"].model_folder, classifier
@@ -139,7 +142,7 @@ def predistil(
     shared: fields of the options SubnetworkOptions. With them the student is a
     supernet, and each step trains one random subnetwork of it (stage 3 of
     EfficientBERT's search). None trains the whole student."""
-    arithmetic = loop.apply_numeric_settings(numerics)
+    arithmetic = loop.set_dtype_threads_and_device(numerics)
     training = Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
     encoded, batches = encode_corpus(corpus, tokenizer, training, run.seed)
@@ -195,7 +198,7 @@ def multitask(
         name: TaskTraining(run, descriptor, train, numerics)
         for name, descriptor in data.items()
     }
-    arithmetic = loop.apply_numeric_settings(numerics)
+    arithmetic = loop.set_dtype_threads_and_device(numerics)
     settings = Train(**train)
     teachers = {
         name: backbone.load(run.inputs[f"teacher:{name}"].model_folder)
@@ -241,7 +244,7 @@ def multitask(
             for name, (model, _) in teachers.items()
         }
         loss = held.enter_context(
-            build_matching_loss(
+            build_hidden_state_loss_from_teacher_outputs(
                 encoder,
                 compute_teacher_outputs_and_logits,
                 matches,
@@ -342,7 +345,7 @@ def encode_corpus(
         )
         return EncodedCorpus(encoded, None)
     what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key = disk.digest_values("documents", *what, tokens.digest_vocabulary(tokenizer))
+    key = disk.digest_values("documents", *what, tokens.digest_tokenizer(tokenizer))
     read = partial(iterate_document_token_ids, corpus, tokenizer)
     # Tokenising a large text is slow, so the token ids are cached on disk. They are the
     # same for all epochs and seeds, and for all runs with this text and vocabulary.

@@ -27,7 +27,7 @@ def count_ghost_module_flops(profile: ProfileName) -> int:
 POINTS = {
     "GhostBERT": CompressionMethod(
         "paper",
-        partial(recipes.model_variant_spec, variant_name="Ghost"),
+        partial(recipes.table_model_spec, variant_name="Ghost"),
         count_added_flops=count_ghost_module_flops,
     )
 }

@@ -38,7 +38,7 @@ from lib.papers.students import CACHED as CACHED
 from lib.papers.students import FINETUNE as FINETUNE
 from lib.papers.students import (
     HEADS,
-    count_heads_of_paper_model,
+    count_heads_of_published_encoder,
     finetuned_student_spec,
     select_possible_widths,
     student_spec,
@@ -113,11 +113,13 @@ MORE = ", distilled longer"
 AGAIN = ", labels twice"
 
 tasks = partial(grids.select_tasks, tasks_by_profile=TASKS)
-picked = grids.select_values_by_label
+select_values_by_label = grids.select_values_by_label
 seeds = partial(grids.select_seeds, seeds_by_profile=SEEDS)
-sampled = partial(grids.select_tasks, tasks_by_profile=SAMPLED)
-swept = partial(grids.select_tasks, tasks_by_profile=SWEPT)
-swept_seeds = partial(grids.select_seeds, seeds_by_profile=SWEPT_SEEDS)
+select_tasks_of_tables_1_and_2 = partial(grids.select_tasks, tasks_by_profile=SAMPLED)
+select_tasks_of_setting_sweeps = partial(grids.select_tasks, tasks_by_profile=SWEPT)
+select_seeds_of_setting_sweeps = partial(
+    grids.select_seeds, seeds_by_profile=SWEPT_SEEDS
+)
 
 
 def select_ablation_tasks(
@@ -131,7 +133,9 @@ def select_ablation_tasks(
     profile: size of the experiment, one of "toy", "mini", "base" and "paper".
     chosen_tasks: names of tasks, such as "SST-2"."""
     return tasks(
-        profile, chosen_tasks or [name for name in swept(profile) if name in FIVE]
+        profile,
+        chosen_tasks
+        or [name for name in select_tasks_of_setting_sweeps(profile) if name in FIVE],
     )
 
 
@@ -243,14 +247,14 @@ def map_controls_of_table_3_to_spec_functions(
     for m in (m for m in widths_in_twelfths if m in longer):
         for name in MODELS:
             made[m, name + MORE] = partial(
-                model_variant_spec,
+                table_model_spec,
                 width_in_twelfths=m,
                 variant_name=name,
                 distillation_epoch_factor=TIMES,
             )
         if taps := TAPS[profile]:
             made[m, "Ghost" + APART] = partial(
-                model_variant_spec,
+                table_model_spec,
                 width_in_twelfths=m,
                 variant_name="Ghost",
                 ghost_kernel_learning_rate=taps,
@@ -276,7 +280,7 @@ def list_rows_of_data_augmentation_runs(
 
 
 @cache_results_while_enabled
-def model_variant_spec(
+def table_model_spec(
     profile: ProfileName,
     task: TaskName,
     width_in_twelfths: int,
@@ -361,7 +365,7 @@ def map_rows_of_table_1_to_encoders_and_variants(
     pruned."""
     lines = {}
     for family, (name, ghosted) in NAMES.items():
-        heads = count_heads_of_paper_model(family)
+        heads = count_heads_of_published_encoder(family)
         lines[name] = EncoderAndVariant(family, "Plain", heads)
         lines[f"{name}, distilled"] = EncoderAndVariant(family, "Distilled", heads)
         for m in (heads, *(kept_head_counts if family in PRUNED else ())):
@@ -371,7 +375,7 @@ def map_rows_of_table_1_to_encoders_and_variants(
     return lines
 
 
-def make_total_head_count_label(family: EncoderFamily) -> dict[str, int]:
+def make_label_of_unpruned_head_count(family: EncoderFamily) -> dict[str, int]:
     """Return {"of": number of heads} of an encoder, or {} where the number is 12.
 
     It is added to the labels of a run, so that tables show the width of a pruned model
@@ -379,11 +383,11 @@ def make_total_head_count_label(family: EncoderFamily) -> dict[str, int]:
     paper's encoder.
 
     family: family of encoders, such as "electra"."""
-    heads = count_heads_of_paper_model(family)
+    heads = count_heads_of_published_encoder(family)
     return {} if heads == PARTS else {"of": heads}
 
 
-def count_paper_and_true_costs(
+def count_costs_by_paper_rule_and_exactly(
     family: EncoderFamily,
     model_variant: PlainPruneGhostOrDistilled,
     kept_heads_per_layer: int,
@@ -514,6 +518,9 @@ def list_rows_of_ghost_option_variants(
             seed=seed,
         )
         for task, m, (name, module), seed in product(
-            tasks, widths_in_twelfths, modules.items(), swept_seeds(profile, seeds)
+            tasks,
+            widths_in_twelfths,
+            modules.items(),
+            select_seeds_of_setting_sweeps(profile, seeds),
         )
     ]

@@ -178,7 +178,7 @@ class GateController:
             least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
             raise Refused(f"Gates.ratio is {ratio}, but {least}: ask for at least that")
 
-    def find_active_gates(self, alphas: GateAlphas) -> GateMask:
+    def compute_open_gate_mask(self, alphas: GateAlphas) -> GateMask:
         return alphas > EDGE
 
     def sum_masks_by_region(self, masks: np.ndarray) -> dict[LayerAndGateKind, float]:
@@ -206,7 +206,7 @@ class GateController:
         target.
 
         alphas: the parameters of all gates [N]."""
-        return self.compute_cost_ratio_of_gates(self.find_active_gates(alphas))
+        return self.compute_cost_ratio_of_gates(self.compute_open_gate_mask(alphas))
 
     def compute_log_cost_gradient(self, alphas: GateAlphas) -> GateGradients:
         """Return d log E / d alpha [N], the slope of the log of the expected cost E.
@@ -226,7 +226,7 @@ class GateController:
         ]
         return np.array(units)[self.region] * masks * (1 - masks) / expected
 
-    def compute_alpha_update(
+    def compute_gate_logits_after_step(
         self,
         alphas: GateAlphas,
         moving_average_gradient: GateGradients,
@@ -245,12 +245,12 @@ class GateController:
         task_loss_gradient: gradient of the task's loss by each alpha in this step [N].
         step: number of the step, from 0 to total_steps - 1."""
         options = self.options
-        on = self.find_active_gates(alphas)
+        on = self.compute_open_gate_mask(alphas)
         moving_average_gradient = (
             options.memory * moving_average_gradient
             + (1 - options.memory) * task_loss_gradient
         )
-        wish = self.replace_small_gradients_by_infinity(
+        wish = self.mark_unimportant_gates_by_infinite_gradient(
             moving_average_gradient / (1 - options.memory ** (step + 1))
         )
         goal = self.full * compute_target_cost_ratio(
@@ -271,8 +271,8 @@ class GateController:
             new = alphas.copy()
             new[taken] = np.where(on[taken], -LIMIT, LIMIT)
         else:
-            new = self.switch_alphas_with_largest_gradients(alphas, wish)
-        switched = self.find_active_gates(new)
+            new = self.apply_published_switching_rule(alphas, wish)
+        switched = self.compute_open_gate_mask(new)
         log_entry = [
             goal / self.full,
             self.compute_cost_ratio_of_gates(switched),
@@ -281,7 +281,7 @@ class GateController:
         ]
         return AlphaUpdate(new, moving_average_gradient, np.array(log_entry))
 
-    def replace_small_gradients_by_infinity(
+    def mark_unimportant_gates_by_infinite_gradient(
         self, gradients: GateGradients
     ) -> GateGradients:
         """Return the gradients [N] with infinity for gates that hardly affect the loss.
@@ -298,7 +298,7 @@ class GateController:
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, gradients)
 
-    def switch_alphas_with_largest_gradients(
+    def apply_published_switching_rule(
         self, alphas: GateAlphas, gradients: GateGradients
     ) -> GateAlphas:
         """Return the alphas [N] after a step of the original switching rule.
@@ -317,10 +317,11 @@ class GateController:
         new[chosen] -= JUMP * np.sign(gradients[chosen])
         new = np.clip(new, -LIMIT, LIMIT)
         for region in np.flatnonzero(
-            np.bincount(self.region, self.find_active_gates(new), len(self.sizes)) == 0
+            np.bincount(self.region, self.compute_open_gate_mask(new), len(self.sizes))
+            == 0
         ):
             gates = np.flatnonzero(
-                self.find_active_gates(alphas) & (self.region == region)
+                self.compute_open_gate_mask(alphas) & (self.region == region)
             )
             last = gates[np.argmin(gradients[gates])]
             new[last] = alphas[last]
@@ -348,7 +349,7 @@ class GateController:
         is_on: GateMask,
         gate_alphas: GateAlphas,
         gate_gradients: GateGradients,
-        interleaving_offsets: OffsetByRegion,
+        random_offset_of_each_region: OffsetByRegion,
         max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch off, as an ordered array.
@@ -360,7 +361,7 @@ class GateController:
         gates follow, the largest gradient per cost saved first.
 
         is_on, gate_alphas, gate_gradients: of all gates [N].
-        interleaving_offsets: a random number in [0, 1) for each region, which
+        random_offset_of_each_region: a random number in [0, 1) for each region, which
         shifts its turns in the alternation.
         max_switched_share_per_group: largest share that may switch of the gates of one
         region, or of all gates, by `options.quota`."""
@@ -368,10 +369,10 @@ class GateController:
         may = self.select_top_gates_per_group(
             gate_gradients, max_switched_share_per_group
         )
-        first = self.interleave_gates_of_regions(
+        first = self.alternate_gates_between_layers_and_kinds(
             np.flatnonzero(gate_gradients > 0),
             gate_gradients,
-            interleaving_offsets,
+            random_offset_of_each_region,
         )
         rest = may[is_on[may] & (gate_gradients[may] <= 0)]
         price = gate_gradients[rest] / self.compute_log_cost_gradient(gate_alphas)[rest]
@@ -383,7 +384,7 @@ class GateController:
         self,
         is_on: GateMask,
         gate_gradients: GateGradients,
-        interleaving_offsets: OffsetByRegion,
+        random_offset_of_each_region: OffsetByRegion,
         max_switched_share_per_group: float,
     ) -> GateNumbers:
         """Return the indices of the gates that may switch on, as an ordered array.
@@ -395,22 +396,22 @@ class GateController:
         region the most negative gradient is first.
 
         is_on, gate_gradients: of all gates [N].
-        interleaving_offsets: a random number in [0, 1) for each region, which
+        random_offset_of_each_region: a random number in [0, 1) for each region, which
         shifts its turns in the alternation.
         max_switched_share_per_group: largest share that may switch of the gates of one
         kind in one layer, or of all gates, by `options.quota`."""
         priorities = np.where(is_on, -np.inf, -gate_gradients)
         may = self.select_top_gates_per_group(priorities, max_switched_share_per_group)
-        first = self.interleave_gates_of_regions(
-            np.flatnonzero(priorities > 0), priorities, interleaving_offsets
+        first = self.alternate_gates_between_layers_and_kinds(
+            np.flatnonzero(priorities > 0), priorities, random_offset_of_each_region
         )
         return first[np.isin(first, may)]
 
-    def interleave_gates_of_regions(
+    def alternate_gates_between_layers_and_kinds(
         self,
         gate_numbers: GateNumbers,
         gate_priorities: GatePriorities,
-        interleaving_offsets: OffsetByRegion,
+        random_offset_of_each_region: OffsetByRegion,
     ) -> GateNumbers:
         """Return gate indices in an order that alternates between layers and kinds.
 
@@ -422,7 +423,7 @@ class GateController:
 
         gate_numbers: indices of the gates to order, from 0 to N - 1.
         gate_priorities: of all gates [N].
-        interleaving_offsets: a random number in [0, 1) for each region."""
+        random_offset_of_each_region: a random number in [0, 1) for each region."""
         gate_numbers = gate_numbers[
             np.lexsort((-gate_priorities[gate_numbers], self.region[gate_numbers]))
         ]
@@ -431,7 +432,7 @@ class GateController:
         place = np.arange(len(gate_numbers)) - (np.cumsum(number) - number)[region]
         return gate_numbers[
             np.argsort(
-                (place + interleaving_offsets[region]) / number[region],
+                (place + random_offset_of_each_region[region]) / number[region],
                 kind="stable",
             )
         ]
@@ -481,7 +482,7 @@ class GateController:
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 
-    def trim_gates_to_target_cost(
+    def correct_final_gates_to_target_cost(
         self, gate_alphas: GateAlphas, average_gradients: GateGradients
     ) -> TrimmedGates:
         """Correct the gates' cost to its target at the end of a pruning search.
@@ -494,17 +495,19 @@ class GateController:
 
         gate_alphas: the alphas before [N].
         average_gradients: moving averages of the loss's gradients by alpha [N]."""
-        on = new = self.find_active_gates(gate_alphas)
+        on = new = self.compute_open_gate_mask(gate_alphas)
         if compute_cost_gradient_sign(
             self.cost(self.sum_masks_by_region(on)),
             self.full * self.options.ratio,
             self.options.tolerance,
         ):
-            wish = self.replace_small_gradients_by_infinity(average_gradients)
+            wish = self.mark_unimportant_gates_by_infinite_gradient(average_gradients)
             leaving = self.order_gates_to_switch_off(
                 on, gate_alphas, wish, np.full(len(self.sizes), 0.5), 1.0
             )
-            new = self.switch_gates_to_target_cost(on, leaving, average_gradients)
+            new = self.switch_gates_off_then_on_to_target_cost(
+                on, leaving, average_gradients
+            )
         was, now = (
             abs(self.compute_cost_ratio_of_gates(gates) - self.options.ratio)
             for gates in (on, new)
@@ -516,7 +519,7 @@ class GateController:
         gate_alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
         return TrimmedGates(gate_alphas, taken)
 
-    def switch_gates_to_target_cost(
+    def switch_gates_off_then_on_to_target_cost(
         self,
         is_on: GateMask,
         ordered_gates_to_switch_off: GateNumbers,
@@ -538,14 +541,14 @@ class GateController:
         is_on[
             self.select_gates_to_switch(is_on, ordered_gates_to_switch_off, [], goal, 0)
         ] = False
-        back = self.interleave_gates_of_regions(
+        back = self.alternate_gates_between_layers_and_kinds(
             np.flatnonzero(~is_on), -gate_gradients, np.full(len(self.sizes), 0.5)
         )
         is_on[self.select_gates_to_switch(is_on, [], back, math.inf, goal, goal)] = True
         return is_on
 
 
-def sample_gates_at_target_cost(
+def sample_random_architecture_at_target_flops(
     gate_options: Gates,
     gate_count_by_region: GateCountByRegion,
     flops_function: CostOfMaskSumsByRegion,
@@ -566,12 +569,12 @@ def sample_gates_at_target_cost(
     draws = np.random.default_rng(derive_seed(seed, "architecture")).random(
         len(control.region)
     )
-    return control.switch_gates_to_target_cost(
+    return control.switch_gates_off_then_on_to_target_cost(
         np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws
     )
 
 
-def sample_random_gates_per_region(
+def sample_random_architecture_with_layer_sizes(
     gate_count_by_region: GateCountByRegion,
     kept_count_of_each_region: list[int],
     seed: int,

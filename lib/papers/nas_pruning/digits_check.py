@@ -48,7 +48,7 @@ def digits(
     digits), and "digest" is a hash of the data set.
     perceptron, gates, numerics: fields of the options Perceptron, Gates and
     Numerics."""
-    loop.apply_numeric_settings(numerics)
+    loop.set_dtype_threads_and_device(numerics)
     options = Perceptron(**perceptron)
     gate_options = Gates(**gates)
     arrays = images_of.load_digits_of_descriptor(paths.data_root() / "mnist", images)
@@ -63,8 +63,8 @@ def digits(
     search = train_perceptron_with_input_gates(
         run, network, splits["train"], gate_options, options
     )
-    metrics, alphas, curve = search.trim_gates_at_end()
-    selected = search.control.find_active_gates(alphas)
+    metrics, alphas, curve = search.correct_cost_and_finish_search()
+    selected = search.control.compute_open_gate_mask(alphas)
     run.save_arrays(
         "inputs",
         kept=selected.reshape(2, *shape),
@@ -124,8 +124,8 @@ def train_perceptron_with_input_gates(
 
     Of the inputs [B, 2 P] the first half are pixels and the second half noise. The
     search keeps the share `gate_settings.ratio` of them. The GateTraining that is
-    returned holds the gates. Its method `trim_gates_at_end` then corrects their number
-    to the target.
+    returned holds the gates. Its method `correct_cost_and_finish_search` then corrects
+    their number to the target.
 
     run: the run that is being made; it has the seed and takes the log.
     images_and_labels: [uint8 [M, height, width], int64 [M]] of the M training images.

@@ -7,7 +7,7 @@ from lib.core.spec import Spec
 from lib.core.types import ProfileName, TaskName
 from lib.papers import grids, students
 from lib.papers.nas_pruning import recipes
-from lib.papers.points import CompressionMethod, searched_student_spec
+from lib.papers.points import CompressionMethod, student_pruned_by_search_spec
 
 
 def architecture_search_spec_at_budget(
@@ -50,7 +50,8 @@ POINTS = {
     "NAS": CompressionMethod(
         "paper",
         partial(
-            searched_student_spec, make_search_spec=architecture_search_spec_at_budget
+            student_pruned_by_search_spec,
+            make_search_spec=architecture_search_spec_at_budget,
         ),
         "found",
         find_least_flops_share=recipes.compute_least_reachable_flops_ratio,
@@ -58,7 +59,8 @@ POINTS = {
     "Random": CompressionMethod(
         "control",
         partial(
-            searched_student_spec, make_search_spec=random_architecture_spec_at_budget
+            student_pruned_by_search_spec,
+            make_search_spec=random_architecture_spec_at_budget,
         ),
         "found",
         find_least_flops_share=recipes.compute_least_reachable_flops_ratio,

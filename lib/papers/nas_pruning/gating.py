@@ -90,7 +90,7 @@ class GateTraining(loop.Callback):
             a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart
         ]
         before = self.model.get_buffer("average")
-        alphas, average, note = self.control.compute_alpha_update(
+        alphas, average, note = self.control.compute_gate_logits_after_step(
             flatten_tensors(self.apart),
             before.cpu().numpy(),
             flatten_tensors(gradients),
@@ -101,7 +101,7 @@ class GateTraining(loop.Callback):
         before.copy_(torch.from_numpy(average))
         self.run.log_step(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
-    def trim_gates_at_end(self) -> SearchEnd:
+    def correct_cost_and_finish_search(self) -> SearchEnd:
         """Correct a pruning search's cost to its target after the last training step.
 
         Gates, masks on parts of the model, switch off, or on again. The alphas in the
@@ -113,7 +113,7 @@ class GateTraining(loop.Callback):
         control = self.control
         before = flatten_tensors(self.apart)
         logged = self.run.read_log("search")
-        alphas, trimmed = control.trim_gates_to_target_cost(
+        alphas, trimmed = control.correct_final_gates_to_target_cost(
             before, self.model.get_buffer("average").cpu().numpy()
         )
         copy_concatenated_values_into_tensors(self.apart, alphas)
@@ -166,7 +166,7 @@ class GateSearch(GateTraining):
         )
 
     def after_last_step(self) -> Metrics:
-        metrics, alphas, curve = self.trim_gates_at_end()
+        metrics, alphas, curve = self.correct_cost_and_finish_search()
         # Half precision keeps these arrays small, since result files are kept in git.
         every = {
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
@@ -175,7 +175,7 @@ class GateSearch(GateTraining):
         self.run.save_arrays("search", curve=curve, **every)
         return metrics | {
             "architecture": list_kept_indices(
-                self.control.sizes, self.control.find_active_gates(alphas)
+                self.control.sizes, self.control.compute_open_gate_mask(alphas)
             ),
             "flops": self.control.full * metrics["ratio"],
             "whole_flops": self.control.full,
@@ -221,7 +221,7 @@ def count_gates_and_make_flops_function(
     sizes = {}
     layer_widths = []
     for number, layer in enumerate(get_layers(model)):
-        planned = gates.plan_gates_of_layer_by_kind(layer, gate_kinds)
+        planned = gates.plan_layer_gates(layer, gate_kinds)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
         units = count_prunable_units(layer)
         layer_widths.append({"heads": units["heads"], "ffn": units["neurons"]})
@@ -249,7 +249,7 @@ def count_inference_flops(model: PreTrainedModel) -> int:
     return measured.flops(model.config.hidden_size, size, layer_widths)
 
 
-def list_kept_gate_counts(
+def count_kept_units_by_layer_and_kind(
     kept_indices: IndicesPerLayerByKind, gate_count_by_region: GateCountByRegion
 ) -> list[int]:
     """Return how many heads or neurons a pruned model keeps in each layer.

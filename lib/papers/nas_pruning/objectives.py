@@ -15,18 +15,18 @@ from transformers import PreTrainedModel
 
 from lib.core.names import derive_seed
 from lib.core.options import Targets
-from lib.model.parts import get_layers, get_surgery_operations
+from lib.model.parts import get_layers, get_recorded_model_changes
 from lib.papers.nas_pruning.options import Objective
 from lib.train import loop, losses
 from lib.train.learn import TaskTraining, build_label_or_teacher_loss
 from lib.train.matching import (
     Match,
-    build_matching_loss_running_teacher,
+    build_hidden_state_distillation_loss,
     pair_student_with_teacher_layers,
 )
 
 
-def build_objective_loss(
+def build_training_loss(
     training: TaskTraining, model: PreTrainedModel, options: Objective
 ) -> AbstractContextManager[loop.LossFunction]:
     """Return a context manager that gives the training loss which the options name.
@@ -122,7 +122,7 @@ def build_hidden_state_loss(
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
         yield held.enter_context(
-            build_matching_loss_running_teacher(
+            build_hidden_state_distillation_loss(
                 student, teacher, matches, training.numerics
             )
         )
@@ -181,7 +181,7 @@ def list_teacher_head_indices_by_student_layer(
     teacher. A student that was not pruned has all indices. Only the operation "keep"
     counts as pruning here."""
     heads = [list(range(student.config.num_attention_heads))] * len(get_layers(student))
-    for op in get_surgery_operations(student):
+    for op in get_recorded_model_changes(student):
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(heads, op["heads"], strict=True)
             heads = [[layer[i] for i in chosen] for layer, chosen in pairs]

@@ -6,7 +6,7 @@ from lib.model import backbone
 from lib.papers.nas_pruning import control
 from lib.papers.nas_pruning.gating import (
     count_gates_and_make_flops_function,
-    list_kept_gate_counts,
+    count_kept_units_by_layer_and_kind,
 )
 from lib.papers.nas_pruning.options import Gates
 from lib.stats.metrics import Metrics
@@ -31,13 +31,15 @@ def random_architecture(run: RunWriter, gates: SettingsJson) -> Metrics:
         backbone.load(run.inputs["start"].model_folder)[0], options.regions
     )
     if search := run.inputs.get("search"):
-        on = control.sample_random_gates_per_region(
+        on = control.sample_random_architecture_with_layer_sizes(
             sizes,
-            list_kept_gate_counts(search.metrics["architecture"], sizes),
+            count_kept_units_by_layer_and_kind(search.metrics["architecture"], sizes),
             run.seed,
         )
     else:
-        on = control.sample_gates_at_target_cost(options, sizes, cost, run.seed)
+        on = control.sample_random_architecture_at_target_flops(
+            options, sizes, cost, run.seed
+        )
     flops = cost(control.GateController(options, sizes, cost).sum_masks_by_region(on))
     full_flops = cost(sizes)
     return {

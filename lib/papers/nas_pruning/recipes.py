@@ -19,9 +19,9 @@ from lib.core.types import Json, ModelName, ProfileDefault, ProfileName, TaskNam
 from lib.data import DataDescriptor
 from lib.papers import grids, published
 from lib.papers.grids import (
-    backbone_spec,
     checkpoint_or_user_encoder_spec,
     find_encoder_shape,
+    pretrained_encoder_spec,
 )
 from lib.papers.nas_pruning import control, gated
 from lib.papers.nas_pruning.options import Gates, Objective, Perceptron
@@ -123,12 +123,12 @@ def pretrained_model_spec(profile: ProfileName, model: ModelName = MAIN) -> Spec
     if profile == "paper":
         return checkpoint_or_user_encoder_spec(profile, CHECKPOINTS[model])
     if model != "BERT-Mini":
-        return backbone_spec(profile)
+        return pretrained_encoder_spec(profile)
     if profile != "toy":
         raise Refused(
             f"model 'BERT-Mini' has no stand-in at profile {profile!r}: take 'toy' or 'paper'"
         )
-    return Spec("pretrain", backbone_spec("toy").args | TOY_MINI, seed=0)
+    return Spec("pretrain", pretrained_encoder_spec("toy").args | TOY_MINI, seed=0)
 
 
 @cache_results_while_enabled
@@ -212,7 +212,7 @@ def make_train_settings(
     return grids.adapt_options_to_user_data(profile, replace(train, **changes))
 
 
-def make_pruning_data_descriptor(
+def make_training_rows_descriptor(
     profile: ProfileName, task: TaskName
 ) -> DataDescriptor:
     """Return a dict that says which rows searches and pruned models train on.
@@ -275,8 +275,8 @@ def architecture_search_spec(
     teacher = (
         (teacher_model or initial_model) if objective.kind != "cross_entropy" else None
     )
-    rows = make_pruning_data_descriptor(profile, task)
-    args = grids.make_common_run_arguments(
+    rows = make_training_rows_descriptor(profile, task)
+    args = grids.make_run_arguments_of_task(
         profile,
         task,
         rows,
@@ -339,8 +339,8 @@ def two_stage_distillation_spec(
     trains_on_augmented_rows: whether both stages use augmented training rows.
     epochs_of_stages: epochs of the two stages; None means those of the profile.
     second_stage_objective: the loss of the last stage, by default on logits."""
-    rows = make_pruning_data_descriptor(profile, task)
-    args = grids.make_common_run_arguments(profile, task, rows)
+    rows = make_training_rows_descriptor(profile, task)
+    args = grids.make_run_arguments_of_task(profile, task, rows)
     first_epochs, last_epochs = epochs_of_stages or (0, 0)
     inputs = {"teacher": teacher_model}
     if trains_on_augmented_rows:
@@ -487,7 +487,7 @@ def magnitude_pruned_spec(
 
 
 @cache_results_while_enabled
-def model_named_in_tables_spec(
+def table_6_to_9_model_spec(
     profile: ProfileName, task: TaskName, model_label: str
 ) -> Spec:
     """Return the Spec (description of a run) of a model by its name in the tables.
@@ -512,7 +512,7 @@ def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") 
     return f"{100 * flops_ratio:.0f} % {method_or_model}"
 
 
-def make_random_pruned_model_descriptor(
+def describe_random_architecture_for_latency(
     flops_ratio: float, unpruned_shape_name: str
 ) -> Json:
     """Return the description of a randomly pruned model, for a measurement of speed.
@@ -531,7 +531,7 @@ def make_random_pruned_model_descriptor(
     cost = control.make_encoder_flops_function(
         full.hidden, full.hidden // full.heads, [widths] * full.layers
     )
-    on = control.sample_gates_at_target_cost(
+    on = control.sample_random_architecture_at_target_flops(
         make_gate_settings(flops_ratio), number, cost, 0
     )
     pruning = {"op": "keep", **control.list_kept_indices(number, on)}

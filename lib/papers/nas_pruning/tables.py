@@ -63,7 +63,7 @@ def make_pruned_model_rows(
     seeds = nas.seeds(profile, seeds)
     return [
         Row(
-            nas.model_named_in_tables_spec(profile, task, model),
+            nas.table_6_to_9_model_spec(profile, task, model),
             kind="score",
             task=task,
             model=model,
@@ -168,7 +168,7 @@ def show_gains_forest_plot(
     model_name: the model from which the others are subtracted.
     axis_label: label of the axis, with the unit."""
     page.show_forest_plot(
-        runs.estimate_differences_to_other_models(model_name, nas.COLUMNS),
+        runs.estimate_differences_at_equal_width(model_name, nas.COLUMNS),
         axis_label=axis_label,
         file_suffix="gains",
     )
@@ -211,7 +211,7 @@ def show_test_score_table(
             "nas_pruning", published_table_name.split("_")[0]
         )
     )
-    same = list_models_sharing_runs_with_model(str(page.profile), whole_model)
+    same = list_models_of_same_encoder(str(page.profile), whole_model)
     encoder = grids.get_encoder_display_name(str(page.profile))
     # Where a small encoder stands for the paper's model, the figure names the encoder
     # that was really cut.
@@ -232,7 +232,7 @@ def show_test_score_table(
         lost[f"{cut}, {task}"] = np.nanmean(gaps)
     estimates = {
         (source, row.replace(pruned_model, cut)): gap
-        for (source, row), gap in runs.estimate_differences_to_other_models(
+        for (source, row), gap in runs.estimate_differences_at_equal_width(
             whole_model, nas.COLUMNS
         ).items()
     }
@@ -245,7 +245,7 @@ def show_test_score_table(
         page.store_difference_sentences(estimates, label)
 
 
-def list_models_sharing_runs_with_model(
+def list_models_of_same_encoder(
     profile: ProfileName, model: ModelName
 ) -> list[ModelName]:
     """Return the models of Tables 6 to 8 that have the same runs as a given model.
@@ -260,10 +260,8 @@ def list_models_sharing_runs_with_model(
     if model not in TESTED:  # Only BERT-Mini, which shares runs with no other model.
         return []
     task, *_ = nas.tasks(profile, (), tasks_by_profile=nas.TEST)
-    spec = nas.model_named_in_tables_spec(profile, task, model)
-    same = [
-        m for m in TESTED if nas.model_named_in_tables_spec(profile, task, m) == spec
-    ]
+    spec = nas.table_6_to_9_model_spec(profile, task, model)
+    same = [m for m in TESTED if nas.table_6_to_9_model_spec(profile, task, m) == spec]
     return same if len(same) > 1 else []
 
 

@@ -11,7 +11,7 @@ from lib.model import backbone, gates, masks
 from lib.model.parts import count_parameters, get_encoder
 from lib.model.surgery import apply_surgery
 from lib.papers.nas_pruning.gating import GateSearch, count_inference_flops
-from lib.papers.nas_pruning.objectives import build_objective_loss
+from lib.papers.nas_pruning.objectives import build_training_loss
 from lib.papers.nas_pruning.options import Gates, Objective
 from lib.stats.metrics import Metrics
 from lib.train import loop
@@ -39,7 +39,7 @@ def nas_search(
     return train_and_save(
         training,
         model,
-        build_objective_loss(training, model, Objective(**objective)),
+        build_training_loss(training, model, Objective(**objective)),
         [search],
     )
 
@@ -70,7 +70,7 @@ def retrain(
     if architecture:
         apply_surgery(model, {"op": "keep", **architecture})
     result = train_and_save(
-        training, model, build_objective_loss(training, model, Objective(**objective))
+        training, model, build_training_loss(training, model, Objective(**objective))
     )
     return result | count_parameters(model) | {"flops": count_inference_flops(model)}
 
@@ -99,7 +99,7 @@ def imp(
         model, backbone.load(training.run.inputs["origin"].model_folder)[0], kept
     )
     kind = Objective(**objective) if objective else Objective("cross_entropy")
-    loss = build_objective_loss(training, model, kind)
+    loss = build_training_loss(training, model, kind)
     return train_and_save(training, model, loss, [ticket]) | count_parameters(model)
 
 

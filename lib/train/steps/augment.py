@@ -43,7 +43,10 @@ def augment(
     augment: settings: sentences to draw, probability of a replacement, number of
     candidates.
     numerics: dtype, number of threads and device."""
-    arithmetic, options = loop.apply_numeric_settings(numerics), Augment(**augment)
+    arithmetic, options = (
+        loop.set_dtype_threads_and_device(numerics),
+        Augment(**augment),
+    )
     if sources.find_task_by_name(data["source"], data["task"]).span:
         raise Refused(
             f"{data['task']} cannot be augmented: its answers are places in the text"

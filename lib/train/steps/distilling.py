@@ -26,8 +26,8 @@ from lib.train.learn import TaskTraining, train_and_save
 from lib.train.matching import (
     BytesAndTokens,
     Match,
-    build_matching_loss,
-    build_matching_loss_running_teacher,
+    build_hidden_state_distillation_loss,
+    build_hidden_state_loss_from_teacher_outputs,
     build_teacher_forward_from_stored_states,
     pair_student_with_teacher_layers,
     write_hidden_states,
@@ -66,7 +66,7 @@ def distil(
     # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
     student = copy.deepcopy(teacher.to(loop.get_device()))
     set_dropout(student, training.train.dropout)
-    apply_surgery_operations(training.run, student, surgery)
+    apply_surgery_with_scores_of_input_runs(training.run, student, surgery)
     first = {
         f"{name}_score": training.build_split_scorers(model, ("dev",))["dev"]()[0][
             training.task.metrics[0]
@@ -163,18 +163,18 @@ def build_distillation_loss(
     distil_settings: settings: whether padded tokens are left out."""
     comparisons = list_hidden_state_matches(student, teacher, distil_settings)
     if "states" not in training.run.inputs:
-        return build_matching_loss_running_teacher(
+        return build_hidden_state_distillation_loss(
             student, teacher, comparisons, training.numerics
         )
     path = training.run.inputs["states"].model_folder / "states.safetensors"
-    return build_matching_loss(
+    return build_hidden_state_loss_from_teacher_outputs(
         student,
         build_teacher_forward_from_stored_states(path, len(get_layers(teacher))),
         comparisons,
     )
 
 
-def apply_surgery_operations(
+def apply_surgery_with_scores_of_input_runs(
     run: RunWriter,
     model: transformers.PreTrainedModel,
     surgery_operations: list[SurgeryOperation],
@@ -215,7 +215,7 @@ def operate(run: RunWriter, surgery: list[SurgeryOperation]) -> Metrics:
     surgery: operations on the model, such as {"op": "cut", "heads": 3}, which prunes
     it."""
     model, tokenizer = backbone.load(run.inputs["teacher"].model_folder)
-    apply_surgery_operations(run, model, surgery)
+    apply_surgery_with_scores_of_input_runs(run, model, surgery)
     backbone.save(model, tokenizer, run.model_folder)
     return count_parameters(model)
 

@@ -50,7 +50,7 @@ def importance(training: TaskTraining, importance: loop.SettingsJson) -> Metrics
         tokenizer, split, training.task, options.max_length, training.span
     )
     rank = (
-        compute_importance_by_plugin_method if options.by else compute_taylor_importance
+        compute_importance_by_method_file if options.by else compute_taylor_importance
     )
     ranking = rank(model, rows, options, training.numerics, run.report_progress)
     run.save_arrays(
@@ -83,7 +83,7 @@ def compute_taylor_importance(
     importance_settings: settings, such as the size of a batch.
     numerics: the dtype of the passes.
     report_progress: a function that gets the share of rows done, 0 to 1."""
-    changes = {operation["op"] for operation in parts.get_surgery_operations(model)}
+    changes = {operation["op"] for operation in parts.get_recorded_model_changes(model)}
     if unfit := sorted(changes & {"ghost", "stack", "int8"}):
         raise Refused(
             f"ranks are of plain layers, and this model has {', '.join(unfit)}: rank it before"
@@ -160,7 +160,7 @@ def scale_head_contexts_before_projection(
     return (contexts * factors.to(contexts.dtype),)
 
 
-def compute_importance_by_plugin_method(
+def compute_importance_by_method_file(
     model: transformers.PreTrainedModel,
     encoded: EncodedRows,
     importance_settings: Importance,

@@ -56,7 +56,7 @@ def latency(
     published architecture in lib.stats.cost.SHAPES}}, encoders with random weights.
     "surgery" may list operations on them, such as {"op": "cut", "heads": 3}.
     runs: the number of timed turns."""
-    arithmetic = loop.apply_numeric_settings(numerics)
+    arithmetic = loop.set_dtype_threads_and_device(numerics)
     torch.manual_seed(run.seed)
     made = {
         name: build_random_encoder(description)
@@ -119,7 +119,7 @@ def build_random_encoder(
     {"shape": name of a published architecture in lib.stats.cost.SHAPES}; "surgery" may
     list operations on it, such as {"op": "cut", "heads": 3}, which prunes it."""
     if "net" in architecture_description:
-        model = supernet.build_model_of_architecture(architecture_description["net"])
+        model = supernet.build_efficientbert_model(architecture_description["net"])
     else:
         model = transformers.AutoModel.from_config(
             build_transformers_config(SHAPES[architecture_description["shape"]])

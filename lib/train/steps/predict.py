@@ -34,7 +34,7 @@ def predict(
     digest: the digest of the test rows when the run was planned.
     span: settings that say how passages are cut, for a task of answer spans; None for
     other tasks."""
-    arithmetic, training = loop.apply_numeric_settings(numerics), Train(**train)
+    arithmetic, training = loop.set_dtype_threads_and_device(numerics), Train(**train)
     split = sources.read_split(data["source"], data["task"], "test")
     sources.check_digest(
         "the test file", sources.digest_splits({"rows": split}), digest

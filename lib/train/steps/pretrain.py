@@ -68,9 +68,9 @@ def pretrain(
     numerics: dtype, number of threads and device.
     train: settings of the training. None keeps random weights, as a control without
     pre-training."""
-    arithmetic = loop.apply_numeric_settings(numerics)
+    arithmetic = loop.set_dtype_threads_and_device(numerics)
     training = Train(**train) if train else None
-    tokenizer = write_generated_text_tokenizer(run.folder / "vocabulary")
+    tokenizer = write_toy_grammar_tokenizer(run.folder / "vocabulary")
     dropout = training.dropout if training else 0.0
     torch.manual_seed(derive_seed(run.seed, "init"))
     hidden = model["hidden"]
@@ -98,7 +98,7 @@ def pretrain(
     return result | count_parameters(network) | {"vocabulary": len(tokenizer)}
 
 
-def write_generated_text_tokenizer(
+def write_toy_grammar_tokenizer(
     folder: Path,
 ) -> transformers.PreTrainedTokenizerFast:
     """Write a BERT tokenizer for generated text to a folder, and return it.

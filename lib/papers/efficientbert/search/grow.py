@@ -3,7 +3,7 @@ programming does (EfficientBERT, section 3.2).
 
 It works on prefix lists, in which a linear map has two operands, a tensor and its
 weights: `W2 gelu(W1 x)` is `linear gelu linear x W1 W2`. All is as in EfficientBERT's
-public code, except that `parse_prefix_notation_if_allowed` also checks length and
+public code, except that `parse_prefix_notation_in_search_space` also checks length and
 widths, and compares the operands of binary operations exactly."""
 
 from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ def find_end_of_subtree(
 
 def mutate_prefix_notation(
     formula_symbols: list[FormulaSymbol],
-    linear_map_choice_count: int,
+    linear_symbol_count: int,
     draw_uniform: Callable[[], UnitUniformNumber],
 ) -> list[FormulaSymbol]:
     """Return a copy of the prefix list of an FFN's formula after random changes.
@@ -105,10 +105,10 @@ def mutate_prefix_notation(
     random subtree is replaced by a random full tree of depth 0 to 3. One symbol, never
     the root, is replaced by a random one with as many operands, maybe the same. An
     operation is inserted above a random subtree. Most results are no valid formula, so
-    the caller checks them (`parse_prefix_notation_if_allowed`) and tries again.
+    the caller checks them (`parse_prefix_notation_in_search_space`) and tries again.
 
     formula_symbols: symbols in prefix order, such as `linear gelu linear x W1 W2`.
-    linear_map_choice_count: number of linear maps among which a mutation draws. One is
+    linear_symbol_count: number of linear maps among which a mutation draws. One is
     "linear". All others are "foreign", a map with the size of another layer, which
     makes the result invalid.
     draw_uniform: f() -> random number, uniform in [0, 1)."""
@@ -125,7 +125,7 @@ def mutate_prefix_notation(
             left += [tree_depth - 1] * (ARITY[symbols[-1]] if tree_depth else 0)
         return symbols
 
-    binary = ("linear", *("foreign",) * (linear_map_choice_count - 1), *BINARY)
+    binary = ("linear", *("foreign",) * (linear_symbol_count - 1), *BINARY)
     functions = binary + UNARY
     position = int(draw_uniform() * len(formula_symbols))
     formula_symbols = (
@@ -154,7 +154,7 @@ def mutate_prefix_notation(
     ]
 
 
-def parse_prefix_notation_if_allowed(
+def parse_prefix_notation_in_search_space(
     formula_symbols: list[FormulaSymbol],
     hidden_size: int | Unchecked = None,
     inner_size: int | Unchecked = None,
@@ -192,7 +192,7 @@ def parse_prefix_notation_if_allowed(
 def mutate_formula(
     formula: str,
     max_tries: int,
-    linear_map_choice_count: int,
+    linear_symbol_count: int,
     draw_uniform: Callable[[], UnitUniformNumber],
     hidden_size: int | Unchecked = None,
     inner_size: int | Unchecked = None,
@@ -204,7 +204,7 @@ def mutate_formula(
     `max_tries` invalid ones the formula is returned as it was given.
 
     formula: text such as "W2 gelu(W1 x)".
-    linear_map_choice_count: number of linear maps among which a change draws. All but
+    linear_symbol_count: number of linear maps among which a change draws. All but
     one have the size of another layer, which makes the change invalid.
     draw_uniform: f() -> random number, uniform in [0, 1).
     hidden_size, inner_size: channels of x, and channels between W1 and W2; None leaves
@@ -213,8 +213,8 @@ def mutate_formula(
     "pad"."""
     seed = convert_to_prefix_notation(language.parse_feed_forward_formula(formula))
     for _ in range(max_tries):
-        node = parse_prefix_notation_if_allowed(
-            mutate_prefix_notation(seed, linear_map_choice_count, draw_uniform),
+        node = parse_prefix_notation_in_search_space(
+            mutate_prefix_notation(seed, linear_symbol_count, draw_uniform),
             hidden_size,
             inner_size,
             size_mismatch_rule,

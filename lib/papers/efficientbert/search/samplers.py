@@ -98,13 +98,13 @@ def propose_candidate(
         return sample_unevaluated_candidate(
             space,
             seen,
-            fit_promising_network_cascade(space, history, options),
+            fit_classifiers_of_promising_networks(space, history, options),
             options,
             rng,
         )
 
 
-def fit_promising_network_cascade(
+def fit_classifiers_of_promising_networks(
     space: Space, history: list[Evaluation], options: Search
 ) -> Sequence[IsPromisingFunction]:
     """Return classifiers that tell which networks are promising.
@@ -146,7 +146,7 @@ def sample_unevaluated_candidate(
     evaluated_network_keys: texts that identify the networks that were evaluated before,
     as `Space.make_deduplication_key` returns them.
     promising_network_classifiers: functions features [N, F] -> bool [N], as
-    `fit_promising_network_cascade` returns them; [] accepts every network."""
+    `fit_classifiers_of_promising_networks` returns them; [] accepts every network."""
     best = None
     reached = -1
     size = BATCH if promising_network_classifiers else 1

@@ -9,7 +9,7 @@ from bisect import bisect
 import numpy as np
 
 
-class LayerOptionCombinations:
+class LayerChoicesWithinCostWindow:
     """This class counts and draws combinations of one option for each layer.
 
     Each option has a cost. Only combinations count whose total cost lies between
@@ -68,7 +68,7 @@ class LayerOptionCombinations:
         ]
         return above - below[np.searchsorted(sums, self.low - cost_of_earlier_layers)]
 
-    def sample_option_indices(self, rng: np.random.Generator) -> list[int]:
+    def sample_choice_of_each_layer(self, rng: np.random.Generator) -> list[int]:
         """Draw an option for each layer such that the total cost lies in the window.
 
         Return the indices of the options, one for each of the L layers. All

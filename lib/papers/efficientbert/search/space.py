@@ -49,7 +49,7 @@ from lib.papers.efficientbert.search.net import (
     count_net_parameters,
 )
 from lib.papers.efficientbert.search.net import from_json as read_net
-from lib.papers.efficientbert.search.sizes import LayerOptionCombinations
+from lib.papers.efficientbert.search.sizes import LayerChoicesWithinCostWindow
 
 SearchStage: TypeAlias = Literal["stage1", "stage2", "stage3", "single"]
 FormulaFfnCountAndWidthDivisor: TypeAlias = list[Any]  # [formula, k, q] of a layer.
@@ -177,12 +177,12 @@ class Space:
             [
                 i
                 for i, (k, q) in enumerate(IDS)
-                if self._has_valid_formula_at_width(replace(l, stack=k, q=q))
+                if self._is_formula_computable_at_layer_width(replace(l, stack=k, q=q))
             ]
             for l in layers
         ]
 
-    def _has_valid_formula_at_width(self, candidate_layer: Layer) -> bool:
+    def _is_formula_computable_at_layer_width(self, candidate_layer: Layer) -> bool:
         """Return whether a layer's formula is valid at the layer's inner width.
 
         The formula is that of the feed-forward networks, such as "W2 gelu(W1 x)". In
@@ -199,7 +199,7 @@ class Space:
     @cached_property
     def layer_size_combinations_within_parameter_bounds(
         self,
-    ) -> LayerOptionCombinations:
+    ) -> LayerChoicesWithinCostWindow:
         """Return an object that counts and draws the sizes of all layers.
 
         A layer's size is its number of feed-forward networks and their width. Only
@@ -216,7 +216,7 @@ class Space:
         others = self.count_net_parameters(self.start) - sum(
             counts[find_index_of_layer_size(l)] for l in self.start.layers
         )
-        return LayerOptionCombinations(
+        return LayerChoicesWithinCostWindow(
             costs, self.low - others, (self.high or ENDLESS) - others
         )
 
@@ -272,7 +272,7 @@ class Space:
         if "ids" in self.searched_layer_properties:
             allowed = self.allowed_size_indices_by_layer
             combinations = self.layer_size_combinations_within_parameter_bounds
-            drawn = combinations.sample_option_indices(rng)
+            drawn = combinations.sample_choice_of_each_layer(rng)
             layers = [
                 _make_layer_once(l.formula, *IDS[indices[i]])
                 for l, indices, i in zip(layers, allowed, drawn, strict=True)
@@ -333,14 +333,14 @@ class Space:
             dice = _make_uniform_generator(rng)
             changed = self._make_layer_with_mutated_formula(layer, layer.formula, dice)
             return self._replace_layer(net, i, changed)
-        near = self._list_size_changes_of_one_layer(net)
+        near = self._list_networks_with_one_layer_resized(net)
         return (
             self._replace_layer(net, *near[int(rng.integers(len(near)))])
             if near
             else self.sample_candidate(rng)
         )
 
-    def _list_size_changes_of_one_layer(
+    def _list_networks_with_one_layer_resized(
         self, net: Net
     ) -> list[tuple[LayerIndex, Layer]]:
         """Return all possible changes of the size of a single layer of a network.
@@ -354,7 +354,7 @@ class Space:
             for i, old in enumerate(net.layers)
             for id_ in IDS
             if id_ != (old.stack, old.q)
-            and self._has_valid_formula_at_width(
+            and self._is_formula_computable_at_layer_width(
                 layer := _make_layer_once(old.formula, *id_)
             )
             if self.is_within_parameter_bounds(self._replace_layer(net, i, layer))

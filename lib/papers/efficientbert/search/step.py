@@ -166,7 +166,7 @@ def make_model_scorer(
     if selection_score_kind == "loss":
         return students.make_teacher_agreement_scorer(training, model)
     return partial(
-        training.measure_selection_score,
+        training.compute_model_selection_score,
         training.build_split_scorers(model, "held_out")["held_out"],
     )
 
