@@ -750,7 +750,7 @@ def make_score_table_by_task(
     if has_average:
         means = dict(list(average_scores_over_tasks(scored).groupby(names)["score"]))
     for key, rows in scored.groupby(names, sort=False):
-        name = " · ".join(key)
+        name = " · ".join(map(str, key))
         if "m" in rows and not row_label_columns:
             name = format_kept_head_fraction(dict(rows.iloc[0])), key[1]
         row, alone = {}, {}
