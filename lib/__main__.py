@@ -276,7 +276,7 @@ def run_bag_of_words_and_print_scores(
     for spec in specs:
         if spec.step != "bag_of_words":
             continue
-        print_failed_runs(
+        print_failure_reasons(
             sweep.execute_specs(
                 [spec], time_forecast.store, 1, time_forecast=time_forecast
             )
@@ -290,16 +290,16 @@ def run_bag_of_words_and_print_scores(
             )
 
 
-def print_failed_runs(
-    error_by_spec: ErrorBySpec, planned_rows: Sequence[Row] = ()
+def print_failure_reasons(
+    error_by_spec: ErrorBySpec, rows_naming_models: Sequence[Row] = ()
 ) -> None:
     """Print why runs failed, one line for each reason, with the models that lack them.
 
     Runs that failed because the same input, such as a teacher, failed share a line.
 
     error_by_spec: {Spec, the description of a run: why the run failed}.
-    planned_rows: Rows (experiments) whose labels say for which model and task a run is
-    needed. Without them the lines name no models."""
+    rows_naming_models: Rows (experiments) whose labels say for which model and task a
+    run is needed. Without them the lines name no models."""
     reasons = {}
     for spec, why in error_by_spec.items():
         names = reasons.setdefault(why.rpartition("could not be made: ")[2], {})
@@ -307,7 +307,7 @@ def print_failed_runs(
     for why, names in reasons.items():
         labels = dict.fromkeys(
             " on ".join(str(row[key]) for key in ("model", "task") if row.get(key))
-            for row in planned_rows
+            for row in rows_naming_models
             if row.spec.float32_spec in names
         )
         first, *others = names.values()
@@ -346,7 +346,7 @@ def make_missing_runs_and_pages(
             )
             clock = sweep.TimeForecast(store, make_run_time_estimator(scope))
             run_bag_of_words_and_print_scores(scope, specs, clock)
-            missing = store.list_missing_specs(specs)
+            missing = store.plan_missing_runs(specs)
             todo = sweep.describe_missing_runs(missing, clock, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             if missing and (line := pages.describe_pages_ready_to_render()):
@@ -365,7 +365,7 @@ def make_missing_runs_and_pages(
                     time_forecast=clock,
                 )
             rows = chain.from_iterable(v.get("grid", ()) for v in grids.values())
-            print_failed_runs(lost, [*rows])
+            print_failure_reasons(lost, [*rows])
         failed = pages.render_all_pages()
     print(
         *pages.iterate_main_result_lines(),
@@ -409,7 +409,7 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
         steps = planned.read_planned_core_hours_by_step(args.profile)
         for path, variables in grids.items():
             specs = notebook.list_specs_of_grid_variables(variables)
-            missing = store.list_missing_specs(specs)
+            missing = store.plan_missing_runs(specs)
             every |= missing
             about = f", {clock.describe_expected_time(missing)}" * (not steps)
             counts = f"{len(specs)} results, {len(missing)} runs missing{about}"
@@ -574,7 +574,7 @@ def execute_and_record_runs_of_claims(args: argparse.Namespace) -> HasFailed:
     lost = queue.execute_and_record_missing_runs(
         claims, store, args.workers, args.backend, profile, args.pages
     )
-    print_failed_runs(lost)
+    print_failure_reasons(lost)
     return bool(lost)
 
 

@@ -163,7 +163,7 @@ def test_a_twin_is_float32_in_all_its_graph_and_another_run():
 
 def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
     spec = half(teacher()).with_seed(0)
-    todo = store.list_missing_specs([spec])
+    todo = store.plan_missing_runs([spec])
     assert list(todo) == [teacher().inputs["start"], teacher().with_seed(0)]
     assert sweep.execute_specs([spec], store, workers=1) == {}
     found = store.find_run_with_state(spec)
@@ -171,7 +171,7 @@ def test_the_twin_of_what_is_missing_is_planned_and_made(plain, store):
         found["state"] == "finished"
         and found["run"].name == teacher().with_seed(0).name
     )
-    assert not store.list_missing_specs([spec]) and store.find_run(spec) is None
+    assert not store.plan_missing_runs([spec]) and store.find_run(spec) is None
     assert found["run"].env["dtype"] == "float32"
     frame = collect_results([Row(spec, model="a")], store)
     assert frame["matthews"].notna().all()
@@ -181,7 +181,7 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
     spec = half(importance(teacher())).with_seed(0)
     done(store, spec)
     assert (
-        not store.list_missing_specs([spec])
+        not store.plan_missing_runs([spec])
         and store.find_run_with_state(spec)["run"].name == spec.name
     )
     done(store, spec.float32_spec)
@@ -192,14 +192,14 @@ def test_records_in_bfloat16_are_looked_up_without_it(plain, store):
 
 def test_with_bfloat16_a_twin_counts_and_what_is_missing_is_no_twin(able, store):
     spec = half(teacher()).with_seed(0)
-    assert list(store.list_missing_specs([spec]))[-1] == spec
+    assert list(store.plan_missing_runs([spec]))[-1] == spec
     done(store, spec.float32_spec)
     assert (
-        not store.list_missing_specs([spec])
+        not store.plan_missing_runs([spec])
         and store.find_run_with_state(spec)["run"].name == spec.float32_spec.name
     )
     assert (
-        list(store.list_missing_specs([spec], forbid_float32_replacement=True))[-1]
+        list(store.plan_missing_runs([spec], forbid_float32_replacement=True))[-1]
         == spec
     )
 
@@ -257,7 +257,7 @@ def test_with_bfloat16_the_same_seed_is_made_in_it(claim, able, store):
     third, fourth = (row["spec"] for row in evidence.list_grid_rows_of_claim(claim)[2:])
     done(store, third.float32_spec)
     assert evidence.list_claim_specs_by_seed(claim, store)[11] == [third, fourth]
-    assert third in store.list_missing_specs(
+    assert third in store.plan_missing_runs(
         evidence.list_claim_specs_in_run_order([claim], store),
         forbid_float32_replacement=True,
     )

@@ -123,7 +123,7 @@ def test_what_each_row_inherits(anywhere):
     }
     starts = {name: spec.inputs["start"] for name, spec in students.items()}
     whole = efficientbert.pretrained_supernet_spec("paper")
-    several = efficientbert.stage_3_supernet_spec("paper")
+    several = efficientbert.search_stage_3_supernet_training_spec("paper")
     for name in (
         "EfficientBERT",
         "EfficientBERT_TINY",
@@ -153,7 +153,7 @@ def test_what_each_row_inherits(anywhere):
 
 
 def test_the_supernet_of_several_tasks_has_the_formulas_of_stage_2(anywhere):
-    several = efficientbert.stage_3_supernet_spec("paper")
+    several = efficientbert.search_stage_3_supernet_training_spec("paper")
     assert several.inputs["start"].inputs[
         "start"
     ] == efficientbert.pretrained_supernet_spec("paper")
@@ -182,7 +182,7 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     assert (
         read.inputs["start"]
         == first
-        == efficientbert.supernet_of_search_stages_1_and_2_spec("paper")
+        == efficientbert.search_stages_1_and_2_supernet_training_spec("paper")
     )
     assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs

@@ -109,7 +109,7 @@ def test_networks_of_table_5_have_read_each_text(anywhere):
         for stage in ("single", "stage1", "stage2")
     ]
     assert {spec.inputs["start"] for spec in searches} == {
-        efficientbert.supernet_of_search_stages_1_and_2_spec("paper")
+        efficientbert.search_stages_1_and_2_supernet_training_spec("paper")
     }
 
 

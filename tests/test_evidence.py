@@ -83,7 +83,7 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(
     assert not (store.records / BACKBONE.name).exists()
     assert store.find_run(BACKBONE, needs_weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
-    assert not elsewhere.list_missing_specs(
+    assert not elsewhere.plan_missing_runs(
         [small(64).with_seed(10), importance(small(64)).with_seed(11)]
     )
     first, _, last, _ = evidence.describe_claim_progress(claims, elsewhere)

@@ -145,7 +145,7 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find_run(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).with_seed(0)
-    assert list(there.list_missing_specs([child])) == [TEACHER, child]
+    assert list(there.plan_missing_runs([child])) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
 

@@ -36,7 +36,7 @@ def store(tmp_path):
 
 def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
     spec = on_card(teacher(rows=320, batch=64, max_length=64)).with_seed(0)
-    for each in store.list_missing_specs([spec]):
+    for each in store.plan_missing_runs([spec]):
         torch.cuda.reset_peak_memory_stats()
         execute(each, store, keep_weights=True)
         assert torch.cuda.max_memory_allocated() < estimate_resources(each).memory_bytes
@@ -57,7 +57,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits(
     spec = on_card(teacher(rows=320, epochs=3)).with_seed(0)
     whole = Store(tmp_path / "whole", tmp_path / "records")
     for place in (store, whole):
-        for each in place.list_missing_specs([spec]):
+        for each in place.plan_missing_runs([spec]):
             if each != spec:
                 execute(each, place, keep_weights=True)
     execute(spec, whole, keep_weights=True)

@@ -1019,7 +1019,7 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
     assert main(["plan", *words[1:]]) == 0
     *_, plan = capsys.readouterr().out.splitlines()
     assert plan.partition(", ")[2] == work.rpartition(", ")[2] and " h on " in plan
-    list_missing = Store.list_missing_specs
+    list_missing = Store.plan_missing_runs
     mine = grids.ProfileWithUserData("toy", tsv, words[-1])
     known = {grids.teacher_spec(mine, mine.task_title).id}
 
@@ -1027,7 +1027,7 @@ def test_a_run_says_first_what_it_trains_and_last_where_its_page_is(
         missing = list_missing(self, specs, *more)
         return {spec: keep for spec, keep in missing.items() if spec.id not in known}
 
-    monkeypatch.setattr(Store, "list_missing_specs", without_known)
+    monkeypatch.setattr(Store, "plan_missing_runs", without_known)
     assert main(words) == 0
     text = capsys.readouterr().out
     assert "runs to make" in text and "the whole model learns" not in text
@@ -1046,7 +1046,7 @@ def test_a_failed_run_is_told_with_its_model_and_task(
         """Return the lines on failed runs, where those of a step fail."""
 
         def fail(specs, *_, **__):
-            todo, lost = Store().list_missing_specs(specs), {}
+            todo, lost = Store().plan_missing_runs(specs), {}
             for spec in todo:
                 needed = lost.keys() & {*spec.input_specs_with_seeds.values()}
                 if needed or spec.step == step:

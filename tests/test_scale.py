@@ -77,7 +77,7 @@ def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
         teacher(epochs=7).with_seed(0),
     ]
     began = time.perf_counter()
-    todo = many.list_missing_specs([*there, *missing])
+    todo = many.plan_missing_runs([*there, *missing])
     expected = sweep.describe_missing_runs(todo, sweep.TimeForecast(many))
     seconds = time.perf_counter() - began
     assert len(todo) == 1004
@@ -142,7 +142,7 @@ def test_a_worker_takes_about_the_memory_of_its_profile(profile, task, tmp_path)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     store = Store(tmp_path / "runs", tmp_path / "records")
-    made = list(store.list_missing_specs([wanted]))
+    made = list(store.plan_missing_runs([wanted]))
     measured, noted = taken(store, *made), estimate_resources(wanted).memory_bytes
     told(
         f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {noted / 1e9:.2f} noted"

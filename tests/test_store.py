@@ -273,7 +273,7 @@ def test_a_run_without_one_of_its_parts_is_damaged(store):
     run = finished(store)
     (run.folder / "spec.json").unlink()
     disk.write_manifest(run.folder)
-    assert store.find_run(SPEC) is None and SPEC in store.list_missing_specs([SPEC])
+    assert store.find_run(SPEC) is None and SPEC in store.plan_missing_runs([SPEC])
 
 
 def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):

@@ -70,7 +70,7 @@ def done(store, spec, weights=True):
 
 
 def planned(specs, store):
-    return [spec.step for spec in store.list_missing_specs(specs)]
+    return [spec.step for spec in store.plan_missing_runs(specs)]
 
 
 def test_a_plan_holds_the_inputs_of_what_is_missing_in_order_and_once(store):
@@ -87,7 +87,7 @@ def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
     done(store, BACKBONE)
     done(store, first, weights=False)
     assert planned([first], store) == []
-    again = store.list_missing_specs([first, importance(teacher()).with_seed(0)])
+    again = store.plan_missing_runs([first, importance(teacher()).with_seed(0)])
     assert [s.step for s in again] == ["finetune", "importance"] and again[
         first
     ] is True

@@ -35,7 +35,7 @@ def records(tmp_path, monkeypatch):
     """The folder of two sound records, a figure and their ledger, verdicts by a
     stand-in."""
     monkeypatch.setattr(verify.planned, "read_run_plan", lambda profile: [])
-    monkeypatch.setattr(verify.lists, "list_papers_with_deleted_code", lambda: [])
+    monkeypatch.setattr(verify.lists, "list_papers_whose_folder_is_missing", lambda: [])
     run, described = tmp_path / "run", data.make_data_descriptor("toy", "RTE", 40)
     run.mkdir()
     rng = np.random.default_rng(0)

@@ -50,7 +50,8 @@ def describe_digest_mismatches() -> list[str]:
         for line in {*old.splitlines(True)} ^ {*format_committed_file_digest_lines()}
     }
     away = tuple(
-        f"data/published/{paper}/" for paper in lists.list_papers_with_deleted_code()
+        f"data/published/{paper}/"
+        for paper in lists.list_papers_whose_folder_is_missing()
     )
     names = {name for name in names if not name.startswith(away)}
     return [

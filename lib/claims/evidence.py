@@ -277,7 +277,7 @@ def execute_and_record_missing_runs(
     results = {*requested, *find_searches_and_random_draws_among_inputs(requested)}
     copy_finished_runs_to_records(results, store)
     left = set(
-        store.list_missing_specs([*every, *requested], forbid_float32_replacement=True)
+        store.plan_missing_runs([*every, *requested], forbid_float32_replacement=True)
     )
     saved = DeletableWeights(store)
 
@@ -418,14 +418,14 @@ def describe_claim_progress(
     for claim in claims:
         by_seed = list_claim_specs_by_seed(claim, store).values()
         done = sum(all(map(store.find_run, specs)) for specs in by_seed)
-        missing = store.list_missing_specs(
+        missing = store.plan_missing_runs(
             chain(*by_seed), forbid_float32_replacement=True
         )
         left = f"{len(missing)} runs left, {clock.describe_expected_time(missing)}"
         counts = Counter(words.get(claim["id"], ["not measured"]))
         tally = ", ".join(f"{n} {word}" for word, n in counts.items())
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {tally}"
-    left = store.list_missing_specs(
+    left = store.plan_missing_runs(
         list_claim_specs_in_run_order(claims, store), forbid_float32_replacement=True
     )
     yield f"together left: {clock.describe_expected_time(left)}"
@@ -446,13 +446,13 @@ def describe_plan_progress(
     for line in plan_lines:
         specs = list_plan_line_specs_by_seed(line, profile, store).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
-        left = f"{len(store.list_missing_specs(chain(*specs)))} runs left"
+        left = f"{len(store.plan_missing_runs(chain(*specs)))} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         place = f"{line.line_number:3} step {line.step:6} {line.claim_id:7}"
         yield f"{place} {line.notebook_id}: {about}"
     total = sum(line.core_hours for line in plan_lines)
     left = len(
-        store.list_missing_specs(
+        store.plan_missing_runs(
             list_plan_specs_in_run_order(plan_lines, profile, store)
         )
     )

@@ -114,10 +114,10 @@ def list_grid_rows_of_notebook(
 ) -> list[Row]:
     """Return the runs that one notebook lists at a profile, as Rows.
 
-    A Row has the labels of a run and its Spec (the description of the run). At profile
-    mini the result has all runs that the notebook shows. At another profile it has only
-    those that the notebook makes, since runs that a notebook shows without making them
-    are always at mini.
+    Claims pick from them the runs that they compare. A Row has the labels of a run and
+    its Spec (the description of the run). At another profile than mini they are the
+    runs that the notebook makes (its cell `grid`). At mini also those that it only
+    looks up and shows, which are always at mini.
 
     profile: the size of the experiments, such as "mini".
     seeds: seeds for a notebook that has a parameter `seeds`; None for the notebook's
@@ -566,7 +566,7 @@ def read_verdicts_csv() -> list[CsvRow]:
     rows = disk.read_csv(path)
     if not rows or "family" not in rows[0]:
         return []
-    if lists.list_papers_with_deleted_code():
+    if lists.list_papers_whose_folder_is_missing():
         cells = lists.read_comparison_descriptions()
         rows = [row for row in rows if (row["claim"], row["cell"]) in cells]
     return rows
@@ -802,7 +802,7 @@ def fill_findings_template(
         "UNTOUCHED": untouched_scores,
     }
     lines = (paths.DATA / "found.md").read_text().splitlines()
-    if lists.list_papers_with_deleted_code():
+    if lists.list_papers_whose_folder_is_missing():
         lines = [line for line in lines if needs_installed_papers_only(line)]
     parts = "\n".join(["", *lines]).split("\n## ")[1:]
     filled = (part.strip().format_map(fields).partition("\n\n") for part in parts)

@@ -36,13 +36,13 @@ def read_csv_in_published_folder(table_name: str) -> list[CsvRow]:
     rows = disk.read_csv(path)
     return (
         [row for row in rows if has_code_of_all_its_papers(row)]
-        if list_papers_with_deleted_code()
+        if list_papers_whose_folder_is_missing()
         else rows
     )
 
 
 @cache
-def list_papers_with_deleted_code() -> list[str]:
+def list_papers_whose_folder_is_missing() -> list[str]:
     """Return the papers in `central.csv` whose folder in lib/papers is missing.
 
     `central.csv` lists the main claims of all papers. A user may delete a paper's code;
@@ -63,7 +63,7 @@ def has_code_of_all_its_papers(csv_row: CsvRow) -> bool:
         None, (csv_row.get("page") or csv_row.get("artefact") or "").split("; ")
     )
     papers = {csv_row.get("paper"), *(csv_row.get("needs") or "").split("; ")}
-    if papers & {*list_papers_with_deleted_code()} or not all(
+    if papers & {*list_papers_whose_folder_is_missing()} or not all(
         find_notebook_path(p).exists() for p in pages
     ):
         return False
@@ -104,7 +104,7 @@ def read_claims() -> dict[ClaimId, ClaimsCsvRow]:
                 by_id[row["id"]] |= {"planned": planned, "seeds": text}
     for row in read_csv_in_published_folder("added"):
         by_id[row["claim"]]["seeds"] += f", {row['seeds']}"
-    for id in by_id if list_papers_with_deleted_code() else ():
+    for id in by_id if list_papers_whose_folder_is_missing() else ():
         cells = [
             comparison
             for comparison in by_id[id]["cells"].split("; ")

@@ -228,7 +228,7 @@ def list_file_differences(committed_path: Path, expected_text: str) -> list[str]
     expected_text: the computed text."""
     old = disk.read_file_bytes(committed_path).decode(errors="replace")
     name = paths.format_project_path(committed_path)
-    lacks_papers = lists.list_papers_with_deleted_code()
+    lacks_papers = lists.list_papers_whose_folder_is_missing()
     if committed_path.name not in COLUMNS:
         # README states findings of all papers, so it cannot be checked where the user
         # deleted the code of a paper.

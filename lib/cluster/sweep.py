@@ -294,7 +294,7 @@ def execute_specs(
     Otherwise the float32 run takes its place.
     time_forecast: predicts the time to go; by default one is made from the store."""
     store = store or Store()
-    todo = store.list_missing_specs(specs, keep_weights, forbid_float32_replacement)
+    todo = store.plan_missing_runs(specs, keep_weights, forbid_float32_replacement)
     if not todo:
         return {}
     graph = {

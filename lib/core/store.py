@@ -356,7 +356,7 @@ class Store:
             status = self.read_status_and_check_lock(part)
         return {"run": run, "state": status["state"]}
 
-    def list_missing_specs(
+    def plan_missing_runs(
         self,
         specs: Iterable[Spec],
         keep_weights: bool = False,
@@ -409,7 +409,7 @@ class Store:
         spec: the description of the training or measurement."""
         # In this list inputs stand before the Specs that need them. So the first error
         # is the cause of those that follow.
-        for missing_spec in self.list_missing_specs([spec]):
+        for missing_spec in self.plan_missing_runs([spec]):
             status = read_run_status(self.get_unfinished_folder_path(missing_spec))
             if error := status.get("error"):
                 if missing_spec == self.find_run_or_float32_run(spec)[0]:

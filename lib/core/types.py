@@ -13,8 +13,9 @@ ReasonOrEmpty = str  # Sentence on what is wrong or missing; "" where nothing is
 MetricName = str  # Such as "accuracy".
 Arrays = dict[str, np.ndarray]  # {name: array} of one `.safetensors` file of a run.
 
-# Name of a profile: "toy", "mini", "base" or "paper". With a reader's own data or
-# encoder it is a ProfileWithUserData, a subclass of str.
+# A profile is the size of the experiments: "toy" (generated data), "mini" and "base"
+# (real data, small and BERT-base's shape), or "paper" (the papers' own sizes). With a
+# user's data or encoder it is a ProfileWithUserData, a str that carries them.
 ProfileName: TypeAlias = str
 TaskName: TypeAlias = str  # Such as "SST-2".
 ModelName: TypeAlias = str  # Name of a model in tables.

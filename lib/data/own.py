@@ -43,7 +43,13 @@ from lib.data.lines import (
     make_file_content_error,
     make_path_relative_to_working_folder,
 )
-from lib.data.roles import FEW, ClassesOrScores, ColumnChoice, ColumnName, Remark
+from lib.data.roles import (
+    MAX_SHARE_OF_DROPPED_ROWS,
+    ClassesOrScores,
+    ColumnChoice,
+    ColumnName,
+    Remark,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -435,7 +441,7 @@ def _drop_rows_with_empty_cells(
     """Drop the rows of a table that have an empty cell in one of the required columns.
 
     A model cannot learn from a row without text or label, but many such rows point to a
-    wrong column: Refused is raised if they are more than 5 % (FEW) of the rows.
+    wrong column: Refused is raised if they are more than 5 % of the rows.
 
     header_and_rows: the table, a list of (file and line, cells), with the header first.
     remarks_to_extend: sentences for the user, to which one on dropped rows is added."""
@@ -453,11 +459,11 @@ def _drop_rows_with_empty_cells(
         where = f"such as {Path(empty[0][0]).name}"
         counts = ", ".join(f"{count} in {name}" for name, count in gaps.items())
         about = f"{len(empty)} of {len(body)} rows with an empty cell ({counts})"
-        if len(empty) > FEW * len(body):
+        if len(empty) > MAX_SHARE_OF_DROPPED_ROWS * len(body):
             raise make_file_content_error(
                 file.rpartition(":")[0] or file,
                 f"{about}, {where}",
-                f"{FEW:.0%} at most",
+                f"{MAX_SHARE_OF_DROPPED_ROWS:.0%} at most",
                 "fill them in, drop these rows, or name other columns",
             )
         remarks_to_extend.append(f"left out {about}, {where}")
@@ -498,7 +504,7 @@ def _convert_questions_to_user_data(
     """Turn a user's questions about passages into task, rows by split, and remarks.
 
     Questions with an answer that is not in the passage at the given position are left
-    out. Raises Refused where they are more than 5 % (FEW) of a split.
+    out. Raises Refused where they are more than 5 % of a split.
 
     location: the path of the data, for the task's name.
     remarks: sentences for the user on how the files were read."""
@@ -508,7 +514,7 @@ def _convert_questions_to_user_data(
         if lost := [row for row in rows if not row.has_correct_answer_starts]:
             count = f"{len(lost)} of {len(rows)} {split} questions"
             first = "; ".join(map(str, lost[:3]))
-            if len(lost) > FEW * len(rows):
+            if len(lost) > MAX_SHARE_OF_DROPPED_ROWS * len(rows):
                 fault = f"the answers of {count} stand elsewhere, such as: {first}"
                 fix = "count `answer_start` in characters of the passage, from 0"
                 raise make_file_content_error(location, fault, squad.PLACED, fix)

@@ -70,12 +70,12 @@ CLASSES, SCORES = "classes", "scores"
 # numbers with gaps between them, such as 1, 3 and 10, are classes if there are at most
 # this many different ones, and else scores of a regression.
 MOST_CLASSES, MOST_GRADES = 100, 20
-# MANY: a class of a single row is reported to the user as a probable mistake if there
-# are at least this many rows for each class. FEW: largest share of rows that may be
-# left out because of an empty cell, or because the answer is not at its position in the
-# passage; more than that raises an error.
-MANY = 10
-FEW = 0.05
+# A class with a single row is reported to the user as a probable mistake where classes
+# have at least this many rows on average.
+MIN_MEAN_ROWS_PER_CLASS = 10
+# Largest share of rows that may be left out because of an empty cell, or because the
+# answer is not at its position in the passage; more than that raises an error.
+MAX_SHARE_OF_DROPPED_ROWS = 0.05
 # Patterns of several labels in one cell, and of a number with separators between its
 # thousands, such as "1,500", which could also be a decimal.
 SEVERAL = re.compile(r"\d+(?:(?:,\s+\d+)+|(?:,\s*\d+){2,})")
@@ -350,7 +350,7 @@ def _make_unclear_columns_error(
     columns = {
         name: cells
         for name, cells in cells_by_column.items()
-        if name and cells.count("") <= FEW * len(cells)
+        if name and cells.count("") <= MAX_SHARE_OF_DROPPED_ROWS * len(cells)
     }
     labels = [n for n in header if is_label_column_name(n)]
     labels = labels or [
@@ -601,7 +601,7 @@ def _encode_labels_as_classes(
     rare = [row for row in rows if counts[names[row.label]] == 1]
     # A label that occurs once among many rows is mostly a typing error. It would become
     # a class of its own, so the user is told of it.
-    if rare and len(rows) >= MANY * len(order):
+    if rare and len(rows) >= MIN_MEAN_ROWS_PER_CLASS * len(order):
         place, label = rare[0].location, quote_for_message(rare[0].label)
         lines.append(
             f"classes of a single row: {len(rare)}, such as {label} of {place}; "

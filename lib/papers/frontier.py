@@ -346,9 +346,7 @@ def list_flops_budgets_in_twelfths(
     possible_widths = students.select_possible_widths(
         profile, tuple(chosen_budgets) or BUDGETS[profile]
     )
-    if method.kept_parts == "found" and grids.find_user_data_passage_window_settings(
-        profile
-    ):
+    if method.kept_parts == "found" and grids.get_passage_windows_of_user_data(profile):
         return []  # Searches do not support questions on passages.
     low = method.find_least_flops_share(profile) * HEADS
     return [m for m in possible_widths if m > low]

@@ -792,7 +792,7 @@ def make_run_arguments_of_task(
     return further_arguments | task_args
 
 
-def find_user_data_passage_window_settings(profile: ProfileName) -> Span | None:
+def get_passage_windows_of_user_data(profile: ProfileName) -> Span | None:
     """Return how passages of a user's own data are cut into windows, as a Span.
 
     It is None where the data are not questions on passages, and for the papers' own
@@ -928,7 +928,7 @@ def find_passage_window_settings(
     return (
         passage_window_settings_by_profile[profile]
         if task in SQUAD
-        else find_user_data_passage_window_settings(profile)
+        else get_passage_windows_of_user_data(profile)
     )
 
 

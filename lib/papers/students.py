@@ -298,7 +298,7 @@ def student_spec(
     elif (
         CACHED[profile]
         and not (ghost_options and ghost_options.tokens)
-        and not grids.find_user_data_passage_window_settings(profile)
+        and not grids.get_passage_windows_of_user_data(profile)
     ):
         # A separate run computes the teacher's hidden states once. It has the profile's
         # training settings, not those of this student, so that students with different

@@ -177,7 +177,7 @@ class Page:
         is_made = if_missing != "skip"
         if if_missing == "run_always" or is_made and not os.environ.get(notebook.BATCH):
             specs = [row.spec for row in rows]
-            if todo := Store().list_missing_specs(specs):
+            if todo := Store().plan_missing_runs(specs):
                 clock = sweep.TimeForecast(
                     Store(), grids.make_run_time_estimator(self.profile)
                 )
@@ -241,7 +241,11 @@ class Page:
         transform_rows: a function that replaces the Rows which the function
         `rows_or_grid_function` returned. For example, Rows of trained networks are
         replaced by those of the architecture searches that found them."""
-        lookup_only_rows = list_lookup_only_rows() if list_lookup_only_rows else []
+        lookup_only_rows: Sequence[Row] = []
+        if list_lookup_only_rows:
+            lookup_only_rows = self.repeat_experiments_at_planned_seeds(
+                list_lookup_only_rows(), "mini"
+            )
         if callable(rows_or_grid_function):
             changes = notebook.list_changed_parameters(self.id, self.parameter_values)
             rows = plans.list_rows_to_run(
@@ -269,7 +273,7 @@ class Page:
             rows = rows_or_grid_function
         made = self.collect_result_frame(rows)
         recorded_frame = self.collect_result_frame(
-            self.repeat_experiments_at_planned_seeds(lookup_only_rows, "mini"),
+            lookup_only_rows,
             if_missing="skip",
             # A page without runs of its own shows claims of many pages, each of which
             # tells its dtypes.

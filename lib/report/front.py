@@ -73,7 +73,7 @@ def list_notebook_ids_in_index(profile: ProfileName) -> list[str]:
         if planned.notebook_lists_runs_at_profile(profile, name)
         and (
             notebook.find_notebook_path(name).exists()
-            or not lists.list_papers_with_deleted_code()
+            or not lists.list_papers_whose_folder_is_missing()
         )
     ]
     return sorted(

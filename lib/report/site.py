@@ -95,7 +95,7 @@ class Report:
                 )
                 text = notebook.format_notebook_json_as_committed(path.read_text())
                 left = set(
-                    store.list_missing_specs(
+                    store.plan_missing_runs(
                         notebook.list_specs_of_grid_variables(variables)
                     )
                 )
@@ -265,8 +265,9 @@ class Report:
         """Make the given pages that are out of date, and print a line for each.
 
         Each is made in a process of the executor, so that a killed process costs one
-        page only. A command tries a page that failed again only if something that it is
-        made from has changed. The index of pages is written anew after each page."""
+        page only. Within one command, a failed page is made again only after code, data
+        or runs of it have changed. The index of pages is written anew after each
+        page."""
         todo = []
         for builder in builders:
             digest = digest_page_inputs(builder, self.store)

@@ -207,14 +207,14 @@ def collect_dtypes_of_spec_and_inputs(spec_json: Json) -> set[str]:
     )
 
 
-def group_rows_with_run_by_task_and_seed(
+def group_comparable_rows_by_task_and_seed(
     rows: Iterable[ResultRow],
 ) -> list[list[ResultRow]]:
     """Group rows of runs by task and seed: the runs of one group are compared.
 
     Return a list of groups, each a list of rows. A row whose "run" is None is left out,
-    unless its "state" is the text MIXED, which says that the run was dropped because
-    the group had two dtypes.
+    unless its "state" is the text MIXED: its run was dropped because the group had two
+    dtypes, and pages count such rows.
 
     rows: dicts with "task", "seed" and "run" (a Run, the stored result, or None)."""
     groups = defaultdict(list)
@@ -244,7 +244,7 @@ def substitute_float32_for_mixed_dtypes(
     rows: a dict for each run, with "task", "seed", "run" (a Run with the stored result,
     or None), its metrics and labels such as "model"."""
     changed = {}
-    for group in group_rows_with_run_by_task_and_seed(rows):
+    for group in group_comparable_rows_by_task_and_seed(rows):
         runs = {id(row): row["run"] for row in group if row["run"]}
         if len(collect_dtypes_of_runs(runs.values())) < 2:
             continue
@@ -277,7 +277,7 @@ def describe_pair_counts_by_dtype(
     groups = [
         group
         for part in compared_rows
-        for group in group_rows_with_run_by_task_and_seed(
+        for group in group_comparable_rows_by_task_and_seed(
             substitute_float32_for_mixed_dtypes(part)
         )
     ]

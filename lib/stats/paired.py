@@ -71,7 +71,7 @@ class Pair:
     cluster: np.ndarray | None = None
 
     @property
-    def cluster_by_example(self) -> np.ndarray:
+    def cluster_number_of_each_example(self) -> np.ndarray:
         """Return the number of each example's cluster [N], also without `cluster`."""
         return np.arange(len(self.labels)) if self.cluster is None else self.cluster
 
@@ -314,24 +314,29 @@ class LeaveOneClusterOut:
     The matrix is not stored: `@` multiplies it with [N, M] by sums over clusters, which
     is much faster.
 
-    cluster_by_example: the number, from 0, of each example's cluster [N]."""
+    cluster_number_of_each_example: the number, from 0, of each example's cluster
+    [N]."""
 
-    cluster_by_example: np.ndarray
+    cluster_number_of_each_example: np.ndarray
 
     def __matmul__(self, matrix: np.ndarray) -> np.ndarray:
         sums = np.stack(
-            [np.bincount(self.cluster_by_example, column) for column in matrix.T], 1
+            [
+                np.bincount(self.cluster_number_of_each_example, column)
+                for column in matrix.T
+            ],
+            1,
         )
         total = sums.sum(0, keepdims=True)
         return np.concatenate([total, total - sums])
 
     def iterate_weight_matrix_blocks(self) -> Iterator[np.ndarray]:
         """Yield the rows of the matrix in order, in blocks [B, N] of few rows."""
-        yield np.ones((1, len(self.cluster_by_example)))
-        clusters = np.arange(self.cluster_by_example.max() + 1)
+        yield np.ones((1, len(self.cluster_number_of_each_example)))
+        clusters = np.arange(self.cluster_number_of_each_example.max() + 1)
         for first in range(0, len(clusters), BLOCK):
             block = clusters[first : first + BLOCK, None]
-            yield (self.cluster_by_example != block).astype(float)
+            yield (self.cluster_number_of_each_example != block).astype(float)
 
 
 # Cache of jackknife scores, because several claims compare the same models:
@@ -350,7 +355,7 @@ def compute_jackknife_scores_of_both_models(pairs: Sequence[Pair]) -> list[np.nd
     pairs: Pairs (predictions of models a and b on the same examples) of one task, with
     equal labels, clusters and metric."""
     labels, metric = pairs[0].labels, pairs[0].metric
-    cluster = pairs[0].cluster_by_example
+    cluster = pairs[0].cluster_number_of_each_example
     predictions = [prediction for pair in pairs for prediction in (pair.a, pair.b)]
     place = metric, digest_bytes(labels.tobytes()), digest_bytes(cluster.tobytes())
     keys = [(*place, digest_bytes(prediction.tobytes())) for prediction in predictions]
@@ -394,7 +399,10 @@ def estimate_weighted_sum_of_differences(
         first, *others = of_task.values()
         for pair in others:
             same = np.array_equal(pair.labels, first.labels)
-            same &= np.array_equal(pair.cluster_by_example, first.cluster_by_example)
+            same &= np.array_equal(
+                pair.cluster_number_of_each_example,
+                first.cluster_number_of_each_example,
+            )
             if pair.metric != first.metric or not same:
                 raise Refused(
                     f"{task}: all pairs must share examples, clusters and the metric"
@@ -402,7 +410,7 @@ def estimate_weighted_sum_of_differences(
         scores = compute_jackknife_scores_of_both_models([*of_task.values()])
         # Two tasks that differ only in their metric have the same examples, so their
         # errors are correlated. `rows` identifies the examples, and groups such tasks.
-        rows = first.labels.tobytes(), first.cluster_by_example.tobytes()
+        rows = first.labels.tobytes(), first.cluster_number_of_each_example.tobytes()
         for (g, _, seed), a, b in zip(of_task, scores[::2], scores[1::2], strict=True):
             gaps = a - b
             values[g, t, seeds.index(seed)] = gaps[0]
@@ -477,7 +485,7 @@ def estimate_difference_with_nonzero_interval(pairs: Sequence[Pair]) -> Estimate
     gap = estimate_paired_difference(pairs)
     if gap.low < gap.high or pairs[0].metric not in SHARES:
         return gap
-    rows = min(len({*pair.cluster_by_example.tolist()}) for pair in pairs)
+    rows = min(len({*pair.cluster_number_of_each_example.tolist()}) for pair in pairs)
     limit = estimate_difference_of_proportions([False] * rows).high
     return replace(gap, low=gap.mean - limit, high=gap.mean + limit)
 

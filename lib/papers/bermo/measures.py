@@ -104,11 +104,13 @@ def list_fewest_epochs_to_match_bert(
 ) -> list[float]:
     """Return for each run in how few epochs its model reaches BERT's final score.
 
-    Each model was trained several times, with different numbers of epochs. All its runs
-    at a task and seed get the same value
+    Each model was trained several times, with different numbers of epochs. All runs of
+    a model at a task and seed get the same value
     (`tabulate_fewest_epochs_to_match_bert_by_seed`), so that two models can be compared
-    seed by seed. The value is NaN where a model lacks a run at that task and seed, or
-    where there is only one number of epochs.
+    seed by seed. A score a little below that of BERT's longest training counts as
+    reached. A model that never reaches it gets its longest training and one increment,
+    such as 8 for runs of 2, 4 and 6 epochs. The value is NaN where a model lacks a run
+    at that task and seed, or where there is only one number of epochs.
 
     runs_frame: a DataFrame with a row for each run and the columns task, seed, model,
     epochs and run (the Run, a stored result with its scores).

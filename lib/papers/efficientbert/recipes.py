@@ -360,7 +360,7 @@ def pretrained_supernet_spec(
     )
 
 
-def supernet_of_search_stages_1_and_2_spec(profile: ProfileName) -> Spec:
+def search_stages_1_and_2_supernet_training_spec(profile: ProfileName) -> Spec:
     """Describe the run that pre-trains the supernet for search stages 1 and 2.
 
     The supernet is the largest network of the search space, from which the candidates
@@ -534,7 +534,7 @@ def student_spec(
     # which was trained on several tasks, but not on WNLI. So on WNLI it inherits the
     # head of QNLI, as in the authors' code.
     head = "QNLI" if task == "WNLI" else task
-    start = stage_3_supernet_spec(profile)
+    start = search_stage_3_supernet_training_spec(profile)
     classifier = head if head in together(profile) else None
     return task_distillation_spec(
         profile, task, net, start, classifier, **training_changes
@@ -568,7 +568,7 @@ def make_training_and_held_out_rows_descriptor(
     )
 
 
-def stage_3_supernet_spec(profile: ProfileName) -> Spec:
+def search_stage_3_supernet_training_spec(profile: ProfileName) -> Spec:
     """Describe the run that trains the supernet of search stage 3 on several tasks.
 
     The supernet is the largest network, and its leading parts are smaller networks with
@@ -643,7 +643,7 @@ def brief_training_spec(
     `prediction_loss_weight`, the weight of the loss on logits."""
     task = find_search_task(profile)
     start = (
-        supernet_of_search_stages_1_and_2_spec(profile)
+        search_stages_1_and_2_supernet_training_spec(profile)
         if inherits_from_supernet
         else None
     )

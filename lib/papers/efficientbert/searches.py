@@ -108,9 +108,11 @@ def make_search_rows_descriptor(
 ) -> DataDescriptor:
     """Return the dict that says on which rows a search trains and scores candidates.
 
-    It has "source", "task" and "digest" of the data, and the counts "rows" (to train
-    on) and "held_out" (to score on) where they are set. The task is the one task of the
-    search. At "paper" the entry "in_order": True takes rows in the order of the file.
+    It is a part of the search's Spec, so a search on other rows is another run. It has
+    "source", "task" and "digest" of the data, and the counts "rows" (to train on, left
+    out where all rows are taken) and "held_out" (to score on). The task is the one task
+    of the search. At "paper" the entry "in_order": True takes rows in the order of the
+    file.
 
     profile: size of the experiment, "toy", "mini" or "paper".
     training_row_count: number of rows to train on; None takes all that are not held
@@ -177,7 +179,9 @@ def search_stage_spec(
         return Spec("search", args, inputs)
     args["data"] = make_search_rows_descriptor(profile, *PART[profile])
     args |= {"train": BRIEFLY[profile], "warmup": TAUGHT[profile]}
-    inputs["start"] = efficientbert.supernet_of_search_stages_1_and_2_spec(profile)
+    inputs["start"] = efficientbert.search_stages_1_and_2_supernet_training_spec(
+        profile
+    )
     inputs["teacher"] = efficientbert.teacher_spec(profile, task)
     if profile in BRIEF:
         args["corpus"] = efficientbert.make_candidate_corpus_descriptor(profile)
@@ -196,7 +200,7 @@ def supernet_with_searched_formulas_spec(profile: ProfileName, search: Spec) -> 
 
     profile: size of the experiment, "toy", "mini" or "paper".
     search: Spec of that earlier stage."""
-    spec = efficientbert.stage_3_supernet_spec(profile)
+    spec = efficientbert.search_stage_3_supernet_training_spec(profile)
     outputs = {
         "net": Output("search", "supernet"),
         "shared": Output("search", "shared"),
