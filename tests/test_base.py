@@ -19,7 +19,7 @@ from lib.core import paths
 from lib.core.names import Refused
 from lib.core.store import Store
 from lib.data import Split, unseen
-from lib.papers import grids
+from lib.papers import frontier, grids
 from lib.papers.bermo import recipes as bermo
 from lib.papers.ghostbert import recipes as ghostbert
 from lib.papers.nas_pruning import recipes as nas
@@ -416,6 +416,14 @@ def test_a_seed_of_the_plan_is_made_in_the_one_dtype_that_the_processor_has(
     assert list_dtypes(recorded[10]) == {"bfloat16"}
     of_page = evidence.list_notebook_specs(["nas_t02"], "mini", empty)
     assert list_dtypes(of_page) == {dtype}
+
+
+@pytest.mark.papers("efficientbert", "ghostbert")
+def test_a_method_without_settings_at_base_names_the_profiles_that_have_them():
+    with pytest.raises(Refused, match="base has no .* take one of toy, mini, paper$"):
+        frontier.TABLE["GhostBERT, warmed up"].make_spec("base", "SST-2", 3)
+    with pytest.raises(Refused, match="unknown key of the settings .*: 'huge'"):
+        grids.SettingsTable("a table", {"toy": 1})["huge"]
 
 
 @pytest.mark.papers("bermo")

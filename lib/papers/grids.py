@@ -87,6 +87,10 @@ class SettingsTable(dict[str, Any]):
         self.table_name = table_name
 
     def __missing__(self, key: str) -> None:
+        if key in PROFILES:
+            others = ", ".join(name for name in PROFILES if name in self)
+            fault = f"the profile {key} has no settings for this ({self.table_name})"
+            raise Refused(fault + f": take one of {others}" * bool(others))
         check_known_name(f"key of the settings {self.table_name}", key, self)
 
 
