@@ -340,6 +340,12 @@ def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     ]
 
 
+def test_runs_of_one_model_are_counted_in_either_dtype():
+    (one,) = cells.parse_comparisons("diverged :: a = value 0 @ task=CoLA")
+    rows = [row("a", 0, dtype) for dtype in ("bfloat16", "float32")]
+    assert estimates.select_result_rows_in_one_dtype(one, rows) == rows
+
+
 def test_the_committed_records_are_of_one_dtype_in_each_graph():
     found = [
         compare.collect_dtypes_of_spec_and_inputs(run.spec)

@@ -103,8 +103,9 @@ def select_result_rows_in_one_dtype(
 
     Rounding would add to a difference between bfloat16 and float32 runs. Where the runs
     of one task and seed have both dtypes, they are replaced by the same runs in
-    float32. If these are missing, the rows get the run None. Raises LookupError, with
-    the name of the model, if a compared model has no row.
+    float32. If these are missing, the rows get the run None. Runs of a single model,
+    which is compared with a number, may have both. Raises LookupError, with the name of
+    the model, if a compared model has no row.
 
     rows: lines of a table of results, each with the labels and metrics of a run."""
     if not comparison.measure:
@@ -115,8 +116,10 @@ def select_result_rows_in_one_dtype(
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
-    return compare.substitute_float32_for_mixed_dtypes(
-        [row for row in rows if id(row) in row_ids]
+    rows = [row for row in rows if id(row) in row_ids]
+    is_of_one_model = len(comparison.models) == 1
+    return (
+        rows if is_of_one_model else compare.substitute_float32_for_mixed_dtypes(rows)
     )
 
 
