@@ -118,7 +118,7 @@ class Page:
     written_files: names of the files that were written.
     shown_remarks: remarks that were shown, so that none is shown twice.
     difference_sentences: sentences on differences between models in runs of the page's
-    own profile, such as "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds."
+    own profile, such as "Ghost minus Prune, SST-2: +0.4 [−0.2, 1.1] points, 3 seeds."
     They may be shown below the title of the page.
     score_range_sentence: a sentence on the lowest and the highest score, which may be
     shown below the title too; "" for none."""
@@ -504,7 +504,7 @@ class Page:
     ) -> None:
         """Keep a sentence on each measured difference, for the text below the title.
 
-        An example is "Ghost minus Prune, SST-2: +0.4 [-0.2, 1.1] points, 3 seeds." Only
+        An example is "Ghost minus Prune, SST-2: +0.4 [−0.2, 1.1] points, 3 seeds." Only
         differences at the page's own profile (size of the experiments) get a sentence.
 
         estimates_by_row: {(source of the numbers, name of a row of a plot): Estimate or

@@ -697,13 +697,14 @@ def format_estimate_with_interval(
     interval is left out. Without an Estimate (a number with its interval) the text is a
     dash.
 
-    spells_out_units: whether the form is "+0.4 [-0.2, 1.1] points, 3 seeds"."""
+    spells_out_units: whether the form is that of sentences, "+0.4 [−0.2, 1.1] points, 3
+    seeds"."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
     ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
     if spells_out_units:
         seeds = "1 seed" if estimate.n_seeds == 1 else f"{estimate.n_seeds} seeds"
-        return f"{estimate.mean:+.1f}{ends} points, {seeds}"
+        return f"{estimate.mean:+.1f}{ends} points, {seeds}".replace("-", "−")
     return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
