@@ -123,6 +123,13 @@ class Comparison:
             dict.fromkeys(model for _, models in self.terms for model in models)
         )
 
+    @property
+    def has_several_models(self) -> bool:
+        """Return whether runs of models are compared with each other.
+
+        Else those of a single model are compared with a number."""
+        return len(self.models) > 1
+
     def compares_run_of_row(self, grid_row: Mapping[str, Any]) -> bool:
         """Return whether the comparison uses the run of a row of an experiment table.
 

@@ -117,10 +117,9 @@ def select_result_rows_in_one_dtype(
             raise LookupError(" at ".join(filter(None, [label, place])))
         row_ids |= {*map(id, part)}
     rows = [row for row in rows if id(row) in row_ids]
-    is_of_one_model = len(comparison.models) == 1
-    return (
-        rows if is_of_one_model else compare.substitute_float32_for_mixed_dtypes(rows)
-    )
+    if comparison.has_several_models:
+        return compare.substitute_float32_for_mixed_dtypes(rows)
+    return rows
 
 
 def count_planned_and_ended_seeds(

@@ -653,7 +653,8 @@ def judge_comparisons(
         if key in seen:
             continue
         seen.add(key)
-        compared.append(of_cell)
+        if comparison.has_several_models:
+            compared.append(of_cell)
         lost |= {row["spec"] for row in of_cell if row["state"] in ("failed", "died")}
         results += make_results_of_comparison(comparison, of_cell, claim["id"], inputs)
     notes = [f"{len(lost)} runs failed"] * bool(lost)
