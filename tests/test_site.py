@@ -167,6 +167,22 @@ def test_the_search_leaves_the_pages_whose_names_have_all_words(folder, tmp_path
     assert "1 of " in re.search(r"<output[^>]*>([^<]*)", told)[1]
 
 
+def test_a_long_text_among_numbers_wraps():
+    """The table of settings has a sentence where no single number was used."""
+    sentence = "3e-5 in the first stage, 1e-5 in the second, as no one rate is printed"
+    cells = pd.DataFrame(
+        {"printed": ["1e-5", "32", "3"], "used": ["32", "3", sentence]},
+        index=["rate", "batch", "epochs"],
+    )
+    html = tables.table_to_html(cells, "t")
+    styled = {
+        int(column)
+        for rule in re.findall(r"([^{}]*){[^{}]*white-space: normal", html)
+        for column in re.findall(r"\.col(\d+)", rule)
+    }
+    assert styled == {1}
+
+
 def printed(tmp_path, columns, inches):
     """What of a page leaves an A4 page in print, and what is shown: a table with as
     many columns, a picture of this size, and what a reader of paper cannot use."""

@@ -30,6 +30,8 @@ from lib.stats.paired import Estimate, estimate_paired_difference
 
 # CSS of a column of words or sentences.
 WORDS = "text-align: left; white-space: normal"
+# Letters of a cell beyond which its column is shown as words, whatever its other cells.
+LONG_CELL = 40
 # Matches the heading above columns of printed numbers. A column's name begins with the
 # source of its numbers, such as "published".
 PRINTED = re.compile(r"(published|printed)\b")
@@ -548,8 +550,8 @@ def put_printed_beside_measured_columns(frame: pd.DataFrame) -> ArrangedTable:
 def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
     """Return a table of texts as HTML, with all markup in the texts escaped.
 
-    Columns of words are flush left, and cells of numbers do not wrap. A missing text is
-    shown as a dash.
+    Columns of words are flush left and wrap, and so is a column with a long text among
+    its numbers. Cells of other columns do not wrap. A missing text is shown as a dash.
 
     table_id: an identifier for CSS that no other table of the page has."""
     shown = Styler(
@@ -564,7 +566,10 @@ def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:
         # pyrefly: ignore[missing-attribute]  # Missing in pandas' stubs.
         shown.format_index_names(escape="html", axis=axis)
     words = text_frame.apply(
-        lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
+        lambda column: (
+            column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
+            or column.str.len().max() > LONG_CELL
+        )
     )
     left: Any = [{"selector": "", "props": WORDS}]
     return shown.set_table_styles(
