@@ -221,9 +221,8 @@ def test_nothing_of_a_printed_page_is_cut(tmp_path, columns, inches, side):
     """A page of A4 has 186 mm of 210 between its margins; a wide table turns it."""
     assert printed(tmp_path, columns, inches) == side
     style = (verdicts.TEMPLATE / "page.css").read_text()
-    assert (
-        "@page { size: A4; margin: 12mm; } @page wide { size: A4 landscape; }" in style
-    )
+    assert "@page { size: A4; margin: 12mm; }" in style
+    assert "@page wide { size: A4 landscape; }" in style
 
 
 @pytest.mark.papers("nas_pruning")
