@@ -14,6 +14,7 @@ from lib.cluster.executors import estimate_resources
 from lib.core.execute import execute
 from lib.core.spec import Spec
 from lib.core.store import Store
+from lib.model.int8 import Int8Linear
 from lib.train import loop
 
 pytestmark = [
@@ -49,6 +50,14 @@ def test_a_sweep_on_gpus_makes_what_is_asked(store):
         store.find_run(spec).env["device"] == torch.cuda.get_device_name()
         for spec in specs
     )
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(3, 13, 5), (64, 96, 96)])
+def test_int8_is_that_of_the_cpu(rows, inputs, outputs):
+    """A short batch and a pruned layer have sizes that CUDA's product does not take."""
+    layer, x = Int8Linear(torch.nn.Linear(inputs, outputs)), torch.randn(rows, inputs)
+    there = layer(x)
+    torch.testing.assert_close(layer.cuda()(x.cuda()).cpu(), there)
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_same_bits(

@@ -7,7 +7,7 @@ from torch import nn
 
 from lib.model import backbone
 from lib.model.ghost import Convolution, PerHeadGhostedLayer
-from lib.model.int8 import Int8Linear
+from lib.model.int8 import Int8Linear, pad_for_cuda
 from lib.model.options import Ghost
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
@@ -21,6 +21,19 @@ def test_a_layer_of_whole_numbers_is_exact():
         )
     x = torch.tensor([[[127.0, 0, -2, 9], [1, -127, 5, 0]]])
     torch.testing.assert_close(Int8Linear(linear)(x), linear(x), rtol=1e-6, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 40])
+@pytest.mark.parametrize(("inputs", "outputs"), [(8, 16), (13, 1), (332, 3)])
+def test_the_zeros_that_cuda_asks_for_change_no_sum(rows, inputs, outputs):
+    x, weight = (
+        torch.randint(-127, 128, size, dtype=torch.int8)
+        for size in ((rows, inputs), (outputs, inputs))
+    )
+    wide, large = pad_for_cuda(x, 17), pad_for_cuda(weight)
+    assert len(wide) > 16 and large.shape[0] % 8 == large.shape[1] % 8 == 0
+    sums = torch._int_mm(wide, large.t())[:rows, :outputs]
+    assert torch.equal(sums, x.int() @ weight.int().t())
 
 
 def test_the_error_is_within_half_a_step_of_both_sides():

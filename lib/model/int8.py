@@ -26,6 +26,19 @@ def quantise_to_int8(float_tensor: torch.Tensor) -> IntegersAndRowScales:
     return (float_tensor / scale).round().to(torch.int8), scale
 
 
+def pad_for_cuda(matrix: torch.Tensor, min_rows: int = 1) -> torch.Tensor:
+    """Return a matrix [R, I] with rows and columns of zeros added, for an int8 product.
+
+    CUDA's product takes more than 16 rows of inputs, and numbers of inputs and outputs
+    that are multiples of 8. A pruned layer and a short batch have others. Zeros change
+    no sum.
+
+    min_rows: the smallest number of rows of the result."""
+    rows, columns = matrix.shape
+    more_rows = max(min_rows, rows + -rows % 8) - rows
+    return nn.functional.pad(matrix, (0, -columns % 8, 0, more_rows))
+
+
 class Int8Linear(nn.Module):
     """An Int8Linear is a linear layer with an int8 weight, made from a trained linear
     layer.
@@ -49,9 +62,12 @@ class Int8Linear(nn.Module):
 
         x is quantised to int8 row by row; products are summed exactly, in int32."""
         integers, scale = quantise_to_int8(x.float().flatten(0, -2))
+        weight = self.weight
+        if x.is_cuda:
+            integers, weight = pad_for_cuda(integers, 17), pad_for_cuda(weight)
         # This function of PyTorch is private, but PyTorch has no other int8 matrix
         # product for CPUs.
-        sums = torch._int_mm(integers, self.weight.t())
+        sums = torch._int_mm(integers, weight.t())[: len(scale), : self.out_features]
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
