@@ -99,6 +99,13 @@ def parse_comma_separated_items(argument_text: str) -> list[int | str]:
     return [int(word) if re.fullmatch(r"[+-]?\d+", word) else word for word in words]
 
 
+def parse_names(argument_text: str) -> list[str]:
+    """Return a command-line argument such as "G1,91" as a list of names.
+
+    It is a `type` of argparse, as `parse_comma_separated_items`."""
+    return list(map(str, parse_comma_separated_items(argument_text)))
+
+
 # {name of a command-line option: its help}. Each of these options, such as --methods,
 # takes a list and sets the parameter of the same name, which only some notebooks have.
 ABOUT = "of notebooks that take some, as in"
@@ -339,6 +346,9 @@ def make_missing_runs_and_pages(
     if not grids:
         return bool(absent)
     with closing(Report(scope, values, grids, absent, store)) as pages:
+        for builder in pages.builders:
+            builder.workers = getattr(args, "workers", None)
+            builder.backend = getattr(args, "backend", "local")
         print(pages.describe_where_results_appear(), flush=True)
         if execute_missing_runs:
             specs = notebook.list_specs_of_grid_variables(
@@ -388,9 +398,9 @@ def make_pages_of_finished_runs(args: argparse.Namespace) -> HasFailed:
 def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
     """Print how many runs notebooks lack and how long they would take.
 
-    A run is one training or measurement. Unfinished runs are listed too. Nothing is run
-    but quick baselines on your own rows. The exit status is 1 (True) where the runs of
-    a notebook cannot be listed."""
+    A run is one training or measurement. Runs that began and did not finish are listed
+    one by one. Nothing is run but quick baselines on your own rows. The exit status is
+    1 (True) where the runs of a notebook cannot be listed."""
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
@@ -417,13 +427,16 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
     # For a profile with a plan (a committed table of the runs to make), the core-hours
     # in the plan are printed. The forecast is not, since it rests on the run times of
     # smaller encoders.
-    about = clock.describe_expected_time(every, args.workers or paths.count_cores())
+    about = clock.describe_expected_time(
+        every, args.workers or sweep.count_workers(every)
+    )
     if steps:
         parts = ", ".join(f"step {step} {hours:.1f}" for step, hours in steps.items())
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     if grids:
         print(f"together {len(every)} runs missing, {about}")
-    for part in store.list_unfinished_folders():
+    unfinished = map(store.get_unfinished_folder_path, every)
+    for part in sorted(path for path in unfinished if path.exists()):
         s = store.read_status_and_check_lock(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
@@ -522,13 +535,13 @@ def export_model_of_run(args: argparse.Namespace) -> None:
     BACKEND,
     make_option(
         "--claims",
-        type=parse_comma_separated_items,
+        type=parse_names,
         default=[],
         help="claims whose runs are made, such as G1,N1; else all",
     ),
     make_option(
         "--pages",
-        type=parse_comma_separated_items,
+        type=parse_names,
         default=[],
         help="make the runs of these pages instead, such as nas_t02,bermo_t02",
     ),

@@ -742,14 +742,17 @@ def record(lines, journal):
 def replace_lines(lines, path):
     """Put lines into a table, in place of those of the same kind of processor.
 
-    A line that names no features is of the kind of its device."""
+    A line that names no features is of the kind of its device if it computed in a dtype
+    of the new lines."""
     table = pd.DataFrame(lines).assign(**machine()).round(4)
     if path.exists():
         old = pd.read_csv(path, keep_default_na=False)
         kinds = old.get("features", pd.Series("", old.index))
-        is_same = (old["device"] == table["device"][0]) & kinds.isin(
-            ["", table["features"][0]]
-        )
+        is_unnamed = kinds == ""
+        if "dtype" in old:
+            is_unnamed &= old["dtype"].isin(table["dtype"].unique())
+        is_same = old["device"] == table["device"][0]
+        is_same &= is_unnamed | (kinds == table["features"][0])
         table = pd.concat([old[~is_same], table])
     disk.write_text_file(path, table.to_csv(index=False))
 

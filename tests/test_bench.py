@@ -120,6 +120,10 @@ def test_lines_take_the_place_of_those_of_their_kind_of_processor(
     assert measure(["avx2", "avx512_bf16"], 1.0) == {"avx2 avx512_bf16": 2.0}
     measure(["avx2"], 3.0)
     assert measure(["avx2"], 4.0) == {"avx2": 8.0, "avx2 avx512_bf16": 2.0}
+    old = {"dtype": "bfloat16", "seconds": 1.0, "device": device}
+    pd.DataFrame([old]).to_csv(path)
+    bench.replace_lines([{"dtype": "float32", "seconds": 2.0}], path)
+    assert pd.read_csv(path)["dtype"].tolist() == ["bfloat16", "float32"]
 
 
 def test_without_instructions_for_bfloat16_all_compute_in_float32(monkeypatch):

@@ -132,6 +132,22 @@ def test_ray_gives_each_run_its_gpu_and_our_data(nodes, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("resources", "size"),
+    [(Resources(1, True), "CPU 1, GPU 1"), (Resources(64), "CPU 64, memory 1")],
+)
+def test_a_run_that_fits_no_node_of_ray_says_so(nodes, resources, size, capsys):
+    ray, _ = nodes()
+    with closing(
+        backends.open_executor(f"ray:{ray.address}", [resources], 1)
+    ) as executor:
+        executor.submit(visible, resources=Resources())
+        assert "waiting" not in capsys.readouterr().err
+        executor.submit(visible, resources=resources)
+        assert f"large enough for a run ({size})" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     pytest.importorskip("ray", reason=ABSENT)
     make([BACKBONE], store, keep_weights=True)
@@ -171,7 +187,7 @@ def slurm(tmp_path, monkeypatch):
 
 def test_a_job_asks_for_what_its_run_needs(slurm):
     few, many = Resources(1, False, 1.2e9), Resources(4, True, 28e9, 5e9)
-    told = "slurm:slurm_partition=night,timeout_min=90"
+    told = "slurm:slurm_partition=night,late,timeout_min=90"
     with closing(
         backends.open_executor(told, [few, many], 20, slurm / "logs")
     ) as executor:
@@ -181,7 +197,7 @@ def test_a_job_asks_for_what_its_run_needs(slurm):
     single, wide = sorted(
         (p.read_text() for p in slurm.glob("*.script")), key=lambda t: "gpus" in t
     )
-    for line in ("cpus-per-task=1", "mem=2GB", "partition=night", "time=90"):
+    for line in ("cpus-per-task=1", "mem=2GB", "partition=night,late", "time=90"):
         assert f"#SBATCH --{line}\n" in single, single
     for line in ("cpus-per-task=4", "mem=5GB", "gpus-per-node=1"):
         assert f"#SBATCH --{line}\n" in wide, wide

@@ -12,7 +12,7 @@ import pytest
 from conftest import untrained
 from test_sweep import teacher, until
 
-from lib.cluster import backends, executors, remote
+from lib.cluster import backends, executors, remote, sweep
 from lib.cluster.executors import Resources, estimate_resources
 from lib.core import paths
 from lib.core.names import Refused
@@ -117,6 +117,32 @@ def test_what_a_run_needs_goes_by_its_profile_threads_and_device(anywhere):
     )
 
 
+def test_memory_for_an_encoder_of_one_s_own_follows_from_its_weights(tmp_path):
+    """A folder may hold a model of any size, whatever it is called."""
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.truncate(438_000_000)  # BERT-base in float32.
+    large = Spec("checkpoint", {"name": str(tmp_path), "digest": "0"})
+    spec = Spec("finetune", {"data": {"source": "own"}}, {"start": large})
+    needed = estimate_resources(spec).memory_bytes
+    named = replace(large, args={"name": "bert-base-uncased", "digest": "0"})
+    by_name = estimate_resources(replace(spec, inputs={"start": named})).memory_bytes
+    assert abs(needed / by_name - 1) < 0.1
+    (tmp_path / "model.safetensors").unlink()
+    assert estimate_resources(spec).memory_bytes == executors.PEAK[""]
+
+
+def test_a_first_forecast_counts_the_workers_that_there_will_be(monkeypatch, store):
+    monkeypatch.setattr(paths, "count_cores", lambda: 8)
+    monkeypatch.setattr(backends, "measure_free_memory_bytes", lambda: 5e9)
+    on_cpu = [teacher().with_seed(seed) for seed in range(20)]
+    card = {"numerics": Numerics("float32", 1, "cuda")}
+    on_card = [replace(spec, args=spec.args | card) for spec in on_cpu]
+    for specs, where in ((on_cpu, "on 5 workers"), (on_card, "of a core")):
+        clock = sweep.TimeForecast(store)
+        clock.add_finished_run(specs[0], 60.0)
+        assert sweep.describe_missing_runs(specs[1:], clock).endswith(where)
+
+
 def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(
     tmp_path, monkeypatch
 ):
@@ -162,6 +188,15 @@ def test_free_memory_is_what_the_group_of_a_batch_job_leaves(tmp_path):
     assert executors.measure_free_memory_bytes(tmp_path) == 15000
 
 
-def test_a_setting_of_slurm_without_a_value_is_told_with_its_form(tmp_path):
-    with pytest.raises(Refused, match="slurm_partition=gpu"):
-        remote.Slurm("gpu", 1, tmp_path)
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ("gpu", "'gpu' is no setting; .* such as slurm_partition=gpu"),
+        ("slurm_partition=a,slurm_partition=b", "'slurm_partition' is named twice"),
+    ],
+)
+def test_a_setting_of_slurm_that_is_not_clear_is_told_with_its_form(
+    settings, error, tmp_path
+):
+    with pytest.raises(Refused, match=error):
+        remote.Slurm(settings, 1, tmp_path)

@@ -37,6 +37,7 @@ from lib.core.rows import Row
 from lib.core.spec import Spec
 from lib.core.store import Store
 from lib.data import lines, models, own
+from lib.papers import grids
 from lib.report import builder, site, tables
 from lib.train import loop
 
@@ -837,6 +838,25 @@ def test_a_damaged_notebook_stops_its_page_alone(what, workbook, capsys):
         ValueError, match=f"{one.stem}.* fix: take it from git, or delete it"
     ):
         notebook.read_notebook_title(one)
+
+
+@pytest.mark.papers("ghostbert")
+def test_a_plan_lists_the_unfinished_runs_of_its_notebooks_alone(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
+    spec = grids.teacher_spec("toy", "CoLA").with_seed(0)
+    (needed,) = [
+        each for each in Store().plan_missing_runs([spec]) if each.step == spec.step
+    ]
+    other = needed.with_seed(77)
+    for each in (needed, other):
+        Store().get_unfinished_folder_path(each).mkdir(parents=True)
+    assert __main__.main(["plan", "ghostbert_t03"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in told if line.startswith("died")] == [
+        needed.name
+    ]
 
 
 def test_a_cell_of_parameters_that_is_no_code_is_told_with_its_file(workbook, capsys):

@@ -588,6 +588,17 @@ def test_a_run_is_where_its_numerics_say(monkeypatch):
     assert loop.get_device().type == "cpu"
 
 
+def test_a_model_of_one_s_own_on_another_device_is_refused():
+    """Else it would be moved, and computed where its owner does not look."""
+    model = torch.nn.Linear(2, 2, device="meta")
+    model.device = torch.device("meta")
+    with (
+        pytest.raises(Refused, match=r"on meta; expected cpu or cuda: move it with"),
+        loop.use_float32_on_model_device(model, 1),
+    ):
+        pass
+
+
 def test_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="'tpu'; allowed: '', 'cuda'"):
         loop.set_dtype_threads_and_device(

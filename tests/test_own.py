@@ -210,6 +210,29 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     )
 
 
+def test_answers_at_an_unknown_place_are_refused(tmp_path):
+    """-1 is also what a search for a text gives that is not there."""
+    content = questions()
+    for article in content["data"]:
+        for answer in article["paragraphs"][0]["qas"][0]["answers"]:
+            answer |= {"text": "elsewhere", "answer_start": -1}
+    refused(put(tmp_path, "one.json", content), "30 of 60 train questions stand else")
+
+
+def test_a_test_file_of_questions_without_answers_is_not_read(tmp_path):
+    for name in ("train", "dev", "test"):
+        content = questions()
+        for number, article in enumerate(content["data"]):
+            for asked in article["paragraphs"][0]["qas"]:
+                asked["question"] += f" {name} {number}"
+                asked["answers"] *= name != "test"
+        put(tmp_path, f"{name}.json", content)
+    task = rows_of.infer_task(str(tmp_path))
+    assert {*rows_of.load(task.name)} == {"train", "dev"}
+    line = "the test questions have no answers, so they are not read"
+    assert line in rows_of.read_user_data(str(tmp_path)).lines
+
+
 def test_questions_are_read_as_the_hub_has_them_too(tmp_path):
     official = rows_of.load(str(put(tmp_path, "questions.json", questions())))
     rows = [
@@ -497,6 +520,11 @@ def refused(path, error):
                 (("7", "1, 4", "3", "2"), "several labels in one cell, '1, 4'"),
                 (("10%", "0.5", "1%", "2%"), "label 0.5 beside 10%; expected one unit"),
             )
+        ),
+        (
+            "a.tsv: text, label: scores",
+            table([(t, ("10%", "0.5")[i % 2]) for i, (t, _) in enumerate(reviews())]),
+            "label 0.5 beside 10%; expected one unit",
         ),
         (
             "a.tsv",
@@ -1257,7 +1285,7 @@ def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     assert all(read) and len(read) >= 4
 
 
-def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
+def advice(whole, low, floors, gap=None, is_own=True, cautions=(), models=()):
     """What 92_your_task says of a whole model of a score, and a cheap one with a lower
     end."""
     cells = json.loads((notebook.find_notebook_path("92_your_task")).read_text())[
@@ -1269,10 +1297,14 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     rows = [
         ("Whole", 0, 100.0, whole, whole - 5),
         ("Width 6/12", 6, 50.0, low + 5, low),
+        *models,
     ]
     points = pd.DataFrame(rows, columns=["model", "m", "flops", "score", "low"])
     points = points.assign(
-        method=["Whole", "Width"], high=points["score"] + 5, seeds=1, task="reviews"
+        method=points["model"].str.split(" 6/").str[0],
+        high=points["score"] + 5,
+        seeds=1,
+        task="reviews",
     )
     page = SimpleNamespace(show_remarks=print)
     names = dict(
@@ -1284,7 +1316,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
         page=page,
     )
     found = pd.DataFrame(
-        {"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"}
+        {"run": [SimpleNamespace(name="finetune-0/0")], "model": names["best"]["model"]}
     )
     named = SimpleNamespace(
         AXES=frontier.AXES, select_and_label_model_runs=lambda rows: found
@@ -1297,7 +1329,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=()):
     told = SimpleNamespace(get_user_data_attribute=lambda _, name: parts[name])
     told.list_user_data_warnings = lambda _: cautions
     names |= dict(gap=gap, apart="{0.mean:+.1f} points".format, grids=told)
-    names |= dict(profile="toy")
+    names |= dict(profile="toy", ALIKE="Whole, distilled")
     exec(cell, names)
     return names["answer"][0]
 
@@ -1311,6 +1343,13 @@ def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
     )
     told = advice(80, 70, floors, SimpleNamespace(mean=-0.9))
     assert "That is -0.9 points against the whole model distilled alike." in told
+    collapsed = [("Whole, distilled", 12, 100.0, 50.0, 45.0)]
+    told = advice(80, 70, floors, models=collapsed)
+    assert "no seed compares it with the whole model distilled alike" in told
+    itself = [("Whole, distilled", 6, 50.0, 90.0, 85.0)]
+    told = advice(80, 70, floors, models=itself)
+    assert "take Whole, distilled" in told and "so nothing was cut" in told
+    assert "has no run here" not in told
     assert "bag of words 62.0" in advice(80, 70, floors)
     assert advice(61, 70, floors).startswith(
         "No advice: the whole model has 61.0 points"

@@ -446,14 +446,18 @@ def describe_plan_progress(
     for line in plan_lines:
         specs = list_plan_line_specs_by_seed(line, profile, store).values()
         done = sum(bool(group) and all(map(store.find_run, group)) for group in specs)
-        left = f"{len(store.plan_missing_runs(chain(*specs)))} runs left"
+        missing = store.plan_missing_runs(
+            chain(*specs), forbid_float32_replacement=True
+        )
+        left = f"{len(missing)} runs left"
         about = f"{done} of {len(line.seeds)} seeds, {left}, {line.core_hours:.1f} core-hours"
         place = f"{line.line_number:3} step {line.step:6} {line.claim_id:7}"
         yield f"{place} {line.notebook_id}: {about}"
     total = sum(line.core_hours for line in plan_lines)
     left = len(
         store.plan_missing_runs(
-            list_plan_specs_in_run_order(plan_lines, profile, store)
+            list_plan_specs_in_run_order(plan_lines, profile, store),
+            forbid_float32_replacement=True,
         )
     )
     yield f"together {total:.1f} core-hours planned, {left} runs left"

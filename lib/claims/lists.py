@@ -186,8 +186,9 @@ def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTas
     """Return {(text of a comparison, task): smallest effect of interest} of a claim.
 
     The effects were named with the first seeds, in the unit of the comparison. A
-    measured interval is tested against them where the paper prints no value. The task
-    "" stands for all tasks."""
+    measured interval is tested against them where the paper prints no value. An effect
+    of 0 says that the plan reads the comparison as a direction alone. The task "" stands
+    for all tasks."""
     effects = {}
     for (id, comparison), row in read_comparison_descriptions().items():
         for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):

@@ -104,7 +104,8 @@ class Result:
     printed: the effect that the paper prints for this comparison; None where it prints
     none.
     smallest_effect_of_interest: the smallest effect of interest, named with the first
-    seeds; None for none.
+    seeds; None for none. The value of no effect says that the plan reads the comparison
+    as a direction alone, so that the interval is tested against no size.
     is_single_task_of_mean: whether it is the result on one task, shown beside the
     result on the mean over tasks. Totals count only the mean.
     collapsed: text on how many runs of which model scored no better than chance; "" for
@@ -150,11 +151,12 @@ class Result:
         effect of interest. The measured effect is weaker where its whole interval lies
         below this value (above it, for a value below "no effect"). The result is None
         where there is neither, where the value means no effect, or where the claim
-        excludes it, as "> 0" excludes -1."""
-        value = (
-            self.smallest_effect_of_interest if self.printed is None else self.printed
-        )
-        low, high = self.comparison.bounds
+        excludes it, as "> 0" excludes -1. It is None too where the plan reads the
+        comparison as a direction alone."""
+        interest, (low, high) = self.smallest_effect_of_interest, self.comparison.bounds
+        if interest == self.value_of_no_effect:
+            return None
+        value = interest if self.printed is None else self.printed
         usable = (
             value is not None
             and value != self.value_of_no_effect

@@ -42,16 +42,22 @@ def open_executor(
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"
             raise Refused(f"{error.name} is absent: {how}") from None
-    widest = Resources(*map(max, zip(*map(astuple, resources_of_runs), strict=True)))
-    fit = (
-        1
-        if widest.uses_gpu
-        else min(
-            paths.count_cores() // widest.cores,
-            measure_free_memory_bytes() // widest.memory_bytes,
-        )
-    )
+    fit = max_parallel_calls or count_runs_that_fit(resources_of_runs)
     return Local(
-        max(1, min(max_parallel_calls or int(fit), len(resources_of_runs))),
-        widest.uses_gpu,
+        max(1, min(fit, len(resources_of_runs))),
+        any(needed.uses_gpu for needed in resources_of_runs),
     )
+
+
+def count_runs_that_fit(resources_of_runs: Sequence[Resources]) -> int:
+    """Return how many runs this machine can make at once, which is at least one.
+
+    It is as many as its cores and free memory allow if all runs need what the largest
+    needs, and 1 if a run needs the GPU.
+
+    resources_of_runs: the cores, GPU and memory of each run; at least one."""
+    widest = Resources(*map(max, zip(*map(astuple, resources_of_runs), strict=True)))
+    if widest.uses_gpu:
+        return 1
+    by_memory = int(measure_free_memory_bytes() // widest.memory_bytes)
+    return max(1, min(paths.count_cores() // widest.cores, by_memory))

@@ -49,6 +49,9 @@ HOST = 8e9
 # {pretrained checkpoint: peak memory in bytes of one worker on a CPU}, for encoders of
 # BERT-base's size, which need more than PEAK has. These are estimates.
 PEAK_OF = {"all-mpnet-base-v2": 8e9, "bert-base-uncased": 8e9}
+# The peak memory for a user's own encoder, as a multiple of the bytes of its weights.
+# It is that of the large checkpoints above.
+PEAK_OVER_WEIGHTS = 18
 
 
 # Files of a Linux control group, by which a container or batch job has limited memory:
@@ -104,17 +107,18 @@ def estimate_peak_memory_by_checkpoint(spec: Spec) -> float:
     """Return the peak memory in bytes of a training run, by its pretrained checkpoint.
 
     The result is the estimate for the checkpoint's name in the table PEAK_OF, which has
-    the large checkpoints, or 0 without an entry.
+    the large checkpoints, or 0 without an entry. For a user's own encoder it follows
+    from the size of its file of weights.
 
     spec: the description of the run. Its inputs (the runs that it needs), and theirs,
     are searched for checkpoints too; the largest estimate counts."""
     name = spec.args.get("name", "") if spec.step == "checkpoint" else ""
-    return max(
-        [
-            PEAK_OF.get(name, 0.0),
-            *map(estimate_peak_memory_by_checkpoint, spec.inputs.values()),
-        ]
-    )
+    peak = PEAK_OF.get(name, 0.0)
+    if os.path.isabs(name):  # The folder of a user's own encoder.
+        with suppress(OSError):
+            weights = Path(name, "model.safetensors").stat().st_size
+            peak = float(PEAK_OVER_WEIGHTS * weights)
+    return max([peak, *map(estimate_peak_memory_by_checkpoint, spec.inputs.values())])
 
 
 def measure_free_memory_bytes(filesystem_root: Path = Path("/")) -> int:

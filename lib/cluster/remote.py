@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
     from submitit.slurm.slurm import SlurmInfoWatcher
 
+# How often Slurm may start a job again after its time ran out. A run goes on from its
+# last checkpoint, so only a run that makes no progress would need a limit.
+MAX_TIMEOUTS = 1000
 # How often Ray restarts a run after its worker process or machine was lost.
 RETRIES = 5
 
@@ -85,14 +88,29 @@ class Ray:
     ) -> futures.Future[Any]:
         """Submit a call function(*args) as a Ray task, and return its future.
 
+        A call that is larger than each machine of the cluster waits until a machine
+        joins on which it fits. A line says so, as Ray itself would wait in silence.
+
         resources: what Ray reserves for the call: its cores, and a GPU or, without a
         GPU, the memory."""
-        how = (
-            {"num_gpus": 1}
-            if resources.uses_gpu
-            else {"memory": int(resources.memory_bytes)}
-        )
+        memory = int(resources.memory_bytes)
+        how = {"num_gpus": 1} if resources.uses_gpu else {"memory": memory}
         task = self.task.options(num_cpus=resources.cores, max_retries=RETRIES, **how)
+        extra = {"GPU": 1} if resources.uses_gpu else {"memory": memory}
+        reserved = {"CPU": resources.cores} | extra
+        if not any(
+            all(
+                node["Resources"].get(kind, 0) >= most
+                for kind, most in reserved.items()
+            )
+            for node in self.ray.nodes()
+            if node["Alive"]
+        ):
+            demands = ", ".join(f"{kind} {most:,}" for kind, most in reserved.items())
+            print_once(
+                "waiting  no machine of the Ray cluster is large enough for a run "
+                f"({demands}); it starts when one joins"
+            )
         reference = task.remote(str(paths.data_root().absolute()), function, *args)
         future = reference.future()
         self.running[future] = reference
@@ -179,19 +197,26 @@ class Slurm:
     def __init__(
         self, comma_separated_settings: str, max_parallel_calls: int, log_folder: Path
     ) -> None:
-        pairs = [pair for pair in comma_separated_settings.split(",") if pair]
-        for pair in pairs:
-            if "=" not in pair:
-                fix = f"such as slurm_partition={pair}"
+        settings: dict[str, str] = {}
+        for part in filter(None, comma_separated_settings.split(",")):
+            name, is_pair, value = part.partition("=")
+            if is_pair and name not in settings:
+                settings[name] = value
+            elif settings and not is_pair:  # A value with a comma, such as gpu,long.
+                settings[list(settings)[-1]] += f",{part}"
+            else:
+                fault = "is named twice" if is_pair else "is no setting"
+                fix = f"such as slurm_partition={value or part}"
                 raise Refused(
-                    f"{pair!r} is no setting of Slurm; expected NAME=VALUE, {fix}"
+                    f"Slurm: {name!r} {fault}; expected NAME=VALUE,..., {fix}"
                 )
         import submitit
 
-        settings = dict(pair.split("=", 1) for pair in pairs)
         try:
             self.jobs = submitit.AutoExecutor(
-                log_folder, settings.pop("cluster", "slurm")
+                log_folder,
+                settings.pop("cluster", "slurm"),
+                slurm_max_num_timeout=MAX_TIMEOUTS,
             )
         except (RuntimeError, ValueError) as error:
             fix = "start the command where Slurm's commands are"

@@ -58,11 +58,20 @@ def describe_missing_runs(
 
     missing_specs: the Specs (descriptions of runs) that still have to be run.
     time_forecast: gives the expected time of each run.
-    workers: how many runs are made at once; by default the number of CPU cores."""
-    about = time_forecast.describe_expected_time(
-        missing_specs, workers or paths.count_cores()
-    )
+    workers: how many runs are made at once; by default as many as this machine can
+    make."""
+    workers = workers or count_workers(missing_specs)
+    about = time_forecast.describe_expected_time(missing_specs, workers)
     return f"{len(missing_specs)} runs to make, {about}"
+
+
+def count_workers(specs: Collection[Spec]) -> int:
+    """Return how many of these runs this machine makes at once: as many as its cores
+    and free memory allow, 1 if a run needs the GPU, and 1 for no runs.
+
+    specs: the descriptions of the runs."""
+    needed = [executors.estimate_resources(spec) for spec in specs]
+    return backends.count_runs_that_fit(needed) if needed else 1
 
 
 class TimeForecast:

@@ -504,12 +504,17 @@ def _convert_questions_to_user_data(
     """Turn a user's questions about passages into task, rows by split, and remarks.
 
     Questions with an answer that is not in the passage at the given position are left
-    out. Raises Refused where they are more than 5 % of a split.
+    out. Raises Refused where they are more than 5 % of a split. A test file without any
+    answer is not read where training questions have answers, as contests keep theirs.
 
     location: the path of the data, for the task's name.
     remarks: sentences for the user on how the files were read."""
     splits = {}
+    can_be_answered = any(row.answers for row in questions_by_split["train"])
     for split, rows in questions_by_split.items():
+        if split == "test" and can_be_answered and not any(r.answers for r in rows):
+            remarks.append("the test questions have no answers, so they are not read")
+            continue
         placed = [row for row in rows if row.has_correct_answer_starts]
         if lost := [row for row in rows if not row.has_correct_answer_starts]:
             count = f"{len(lost)} of {len(rows)} {split} questions"

@@ -460,9 +460,10 @@ def infer_label_coding(
     The LabelCoding that is returned maps each label text to a class code, or to a score
     from 0 to 5.
 
-    Raises Refused, with the row, where a label among scores is no finite number, where
-    a class has two spellings or no training row, and where a class is called "nan". It
-    is also raised for fewer than two different labels, and for too many classes.
+    Raises Refused, with the row, where a label among scores is no finite number or
+    stands beside percents, where a class has two spellings or no training row, and
+    where a class is called "nan". It is also raised for fewer than two different
+    labels, and for too many classes.
 
     error_location: the path of the data, for errors.
     label_column: the name of the label column, for errors.
@@ -471,6 +472,12 @@ def infer_label_coding(
     every = [row for part in rows_by_split.values() for row in part]
     values = {row.label: parse_number(row.label) for row in every}
     most_classes = min(MOST_CLASSES, len(every) // 2)
+    percents = [label for label in values if label.endswith("%")]
+    for row in every if percents and label_kind != CLASSES else ():
+        if values[row.label] and row.label not in percents:
+            fault = f"label {row.label} beside {percents[0]}"
+            fix = "write all as percents, or none"
+            raise make_file_content_error(row.location, fault, "one unit", fix)
     label_kind = label_kind or _infer_label_kind(every, values, most_classes)
     for row in every:
         value = values[row.label]
@@ -522,8 +529,8 @@ def _infer_label_kind(
 
     Names are classes, and so are whole numbers of which few are different. Other
     numbers are scores of a regression. Raises Refused for several labels in one cell,
-    such as "1, 4, 7", for percents beside other numbers, and for numbers such as
-    "1,500", which may be thousands or decimals.
+    such as "1, 4, 7", and for numbers such as "1,500", which may be thousands or
+    decimals.
 
     rows: the rows of all splits.
     number_by_label: {label: the number that it spells, or None}.
@@ -538,19 +545,15 @@ def _infer_label_kind(
         expected = f"{re.sub('[.,]', '', row.label)} for a whole number"
         fix = f"write it so; decimals are meant by the kind of label, `: {SCORES}`"
         raise make_file_content_error(row.location, fault, expected, fix)
-    percents = [n for n in number_by_label if n.endswith("%")]
     for row in rows:
-        if percents and number_by_label[row.label] and row.label not in percents:
-            fault = f"label {row.label} beside {percents[0]}"
-            fix = "write all as percents, or none"
-            raise make_file_content_error(row.location, fault, "one unit", fix)
         if SEVERAL.fullmatch(row.label):
             fault = f"several labels in one cell, {quote_for_message(row.label)}"
             raise make_file_content_error(row.location, fault, "one", "drop such rows")
     numbers = [value for value in number_by_label.values() if value is not None]
     if 2 * len(numbers) <= len(number_by_label):
         return CLASSES
-    if percents or any(value % 1 for value in numbers):
+    is_percent = any(label.endswith("%") for label in number_by_label)
+    if is_percent or any(value % 1 for value in numbers):
         return SCORES
     count = len(set(numbers))
     is_gapless = max(numbers) - min(numbers) + 1 == count

@@ -112,7 +112,8 @@ def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Qu
             text, passage = row["question"].strip(), row["context"]
             answers = _parse_answer_texts_and_starts(row["answers"])
             has_correct_answer_starts = all(
-                said and passage.find(said, start) == start for said, start in answers
+                said and start >= 0 and passage.startswith(said, start)
+                for said, start in answers
             )
             rows.append(
                 Question(

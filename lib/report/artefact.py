@@ -121,7 +121,9 @@ class Page:
     own profile, such as "Ghost minus Prune, SST-2: +0.4 [−0.2, 1.1] points, 3 seeds."
     They may be shown below the title of the page.
     score_range_sentence: a sentence on the lowest and the highest score, which may be
-    shown below the title too; "" for none."""
+    shown below the title too; "" for none.
+    backend: where missing runs are made: "local", "ray" or "slurm".
+    workers: how many of them are made at once; None for as many as fit."""
 
     id: str
     parameter_values: notebook.ParameterValues
@@ -132,6 +134,8 @@ class Page:
     shown_remarks: set[str] = field(default_factory=set)
     difference_sentences: list[str] = field(default_factory=list)
     score_range_sentence: str = ""
+    backend: str = "local"
+    workers: int | None = None
 
     @cached_property
     def profile(self) -> ProfileName:
@@ -181,11 +185,16 @@ class Page:
                 clock = sweep.TimeForecast(
                     Store(), grids.make_run_time_estimator(self.profile)
                 )
-                work = sweep.describe_missing_runs(todo, clock)
+                work = sweep.describe_missing_runs(todo, clock, self.workers)
                 self.show_remarks(
                     [f"{work}. What is made stays when you interrupt it."]
                 )
-                lost = sweep.execute_specs(specs, time_forecast=clock)
+                lost = sweep.execute_specs(
+                    specs,
+                    workers=self.workers,
+                    backend=self.backend,
+                    time_forecast=clock,
+                )
         frame = collect_results(rows, failure_reason_by_spec=lost)
         if self.custom_data_and_model_notes and not is_made:
             # Runs that are only looked up serve the tests of claims. A page on a user's
@@ -193,7 +202,11 @@ class Page:
             return frame
         lines: Any = frame.to_dict("records")
         if shows_comparison_counts_by_dtype:
-            self.show_remarks(compare.describe_pair_counts_by_dtype(lines))
+            # A page has several comparisons, of which each takes runs of one dtype.
+            how = ", each compared with those of its own"
+            self.show_remarks(
+                compare.describe_pair_counts_by_dtype(lines, mixed_runs_are=how)
+            )
         states = {}
         reasons = {}
         command = notebook.format_notebook_run_command(self.id, self.profile)
@@ -764,12 +777,14 @@ def open_page(notebook_id: str, notebook_globals: dict[str, Any]) -> Page:
     given = {name: notebook_globals[name] for name in names if name in notebook_globals}
     values = notebook.check_and_complete_parameter_values(path, given)
     batch = os.environ.get(notebook.BATCH)
-    folder, differs = (
+    folder, differs, *backend_and_workers = (
         json.loads(batch)
         if batch
         else notebook.find_notebook_page_folder(path, values, is_run_by_hand=True)
     )
     page = Page(notebook_id, values, Path(folder), differs)
+    if backend_and_workers:
+        page.backend, page.workers = backend_and_workers
     if not batch:
         place = paths.hide_local_paths(paths.format_project_path(folder))
         page.show_remarks([f"An experiment, in {place}.", *differs])

@@ -95,7 +95,10 @@ class PageBuilder:
     failure_reason: why the page could not be made; "" if no attempt failed.
     last_tried_digest: digest of all that the page is made from, at the last attempt to
     make it; "" before the first attempt. A page that failed is not tried again with the
-    same digest."""
+    same digest.
+    backend: where runs are made that a notebook asks for while its page is made:
+    "local", "ray" or "slurm".
+    workers: how many of them at once; None for as many as fit."""
 
     path: Path
     folder: Path
@@ -106,6 +109,8 @@ class PageBuilder:
     unfinished_specs: set[Spec] = field(default_factory=set)
     failure_reason: str = ""
     last_tried_digest: Digest = ""
+    backend: str = "local"
+    workers: int | None = None
 
     @property
     def notebook_id(self) -> str:
@@ -272,8 +277,9 @@ def execute_notebook_with_papermill(builder: PageBuilder) -> None:
     name, folder = builder.notebook_id, builder.folder
     output, ledger = folder / f"{name}.ipynb", folder / f"{name}.json"
     see = f"see {paths.format_project_path(output)}"
+    changes = list(builder.changes_to_notebook)
     os.environ[notebook.BATCH] = json.dumps(
-        [str(folder), list(builder.changes_to_notebook)]
+        [str(folder), changes, builder.backend, builder.workers]
     )
     with tempfile.TemporaryDirectory(
         prefix="kernel-",

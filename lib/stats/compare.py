@@ -264,15 +264,16 @@ def substitute_float32_for_mixed_dtypes(
 
 def describe_pair_counts_by_dtype(
     *compared_rows: Sequence[ResultRow],
+    mixed_runs_are: str = " do not count",
 ) -> list[str]:
     """Return a list with a sentence on how many comparisons were made in which dtype.
 
-    Notes of claims and tables show it. The sentence also says how many comparisons were
-    dropped, because their runs had different dtypes. The list is empty where all runs
-    have one dtype.
+    Notes of claims and tables show it. The sentence also says how many tasks and seeds
+    have runs of different dtypes. The list is empty where all runs have one dtype.
 
     compared_rows: lists of dicts with "task", "seed" and "run" (a Run with the stored
-    result, or None). In each list, the runs of one task and seed are compared."""
+    result, or None). In each list, the runs of one task and seed are compared.
+    mixed_runs_are: what becomes of runs of different dtypes, as the sentence's end."""
     counts = Counter()
     groups = [
         group
@@ -290,7 +291,7 @@ def describe_pair_counts_by_dtype(
     if len(single) < 2 and not mixed:
         return []
     texts = [", ".join(single)] * bool(single)
-    texts += [f"{mixed} {MIXED} do not count"] * bool(mixed)
+    texts += [f"{mixed} {MIXED}{mixed_runs_are}"] * bool(mixed)
     return [f"Tasks and seeds compared: {'; '.join(texts)}"]
 
 
@@ -719,11 +720,12 @@ def make_score_table_by_task(
     The form is {row: {(source_name, title of the metric): text}}. A row is a model, or
     ("3/12", model) if `runs_frame` has "m", the number of kept heads, here 3 of 12.
     Left out are runs that collapsed (scored no better than chance), unless all runs of
-    a row and metric did, and, where models share seeds, runs at a seed of only one
-    model. With several metrics there is a column "average". Its mean is that of the
-    columns' means, and its deviation is over the seeds that have all metrics. Where
-    scores count unseen rows too (labelled rows that no training used), further columns
-    have the scores without them. Without scores the text is a dash.
+    a row and metric did, as the text then says. Left out too are runs at a seed of one
+    model alone, where models share seeds. With several metrics there is a column
+    "average". Its mean is that of the columns' means, and its deviation is over the
+    seeds that have all metrics. Where scores count unseen rows too (labelled rows that
+    no training used), further columns have the scores without them. Without scores the
+    text is a dash.
 
     runs_frame: a row for each run.
     columns_by_task: {task: its Columns (metrics on splits)}.
@@ -740,9 +742,9 @@ def make_score_table_by_task(
     )
     # If all runs of a table's row collapsed, their scores are kept, so that the table
     # still shows them.
-    lost &= ~lost.groupby([scored[name] for name in (*names, "column")]).transform(
-        "all"
-    )
+    of_row = [scored[name] for name in (*names, "column")]
+    shows_collapsed = lost.groupby(of_row).transform("all")
+    lost &= ~shows_collapsed
     sound = {name: scored[name].mask(lost) for name in SCORES}
     scored = mask_scores_at_seeds_of_one_model(scored.assign(**sound), names)
     metrics = scored.dropna(subset="score")["column"]
@@ -757,9 +759,12 @@ def make_score_table_by_task(
         row, alone = {}, {}
         for title, part in rows.groupby("column", sort=False):
             if not row_label_columns or part["score"].notna().any():
-                row[source_name, title] = format_mean_and_deviation(
+                text = format_mean_and_deviation(
                     part["score"], collapsed_count=lost[part.index].sum()
                 )
+                if shows_collapsed[part.index].all():
+                    text = text.replace(")", "; all collapsed)")
+                row[source_name, title] = text
             if (part["score"] - part["development"]).any():
                 alone[source_name, f"{title}, {ALONE}"] = format_mean_and_deviation(
                     part["development"]

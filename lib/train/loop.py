@@ -525,17 +525,23 @@ def use_float32_on_model_device(
 
     Yields the Numerics (dtype, threads, device) that functions for training and
     prediction take. It serves a user's own program: at the end, thread count, device
-    and random states are restored.
+    and random states are restored. Raises Refused for a model on a device that is
+    neither a CPU nor a CUDA GPU.
 
     thread_count: the number of CPU threads within the block."""
     global _chosen
     before, count = _chosen, torch.get_num_threads()
+    if model.device.type not in ("cpu", "cuda"):
+        fix = "move it with model.to('cpu')"
+        raise Refused(f"the model is on {model.device}; expected cpu or cuda: {fix}")
     device = "cuda" * (model.device.type == "cuda")
     with torch.random.fork_rng():
         try:
-            yield set_dtype_threads_and_device(
+            numerics = set_dtype_threads_and_device(
                 {"dtype": "float32", "threads": thread_count, "device": device}
             )
+            _chosen = str(model.device)  # One of several GPUs has a number.
+            yield numerics
         finally:
             torch.set_num_threads(count)
             _chosen = before
