@@ -96,6 +96,11 @@ def test_an_interest_is_that_of_the_plan_and_lies_in_the_region():
             found[claim][number] += 1
     for row in lists.read_csv_in_published_folder("plan"):
         told_there = [x for x in row["interest"].split("; ") if x not in ("", "–")]
+        if "is judged as a direction" in row["why"]:
+            assert {*found.pop(row["claim"])} == {0.0}  # No size is tested,
+            for line in judging.read_verdicts_csv():  # nor in a claim that repeats it.
+                if line["same_as"] == row["claim"]:
+                    assert {*found.pop(line["claim"], {0.0: 1})} == {0.0}
         if row["claim"] in lists.read_claims():
             wanted = Counter(map(float, told_there))
             assert found.pop(row["claim"], Counter()) == wanted, row["claim"]

@@ -244,6 +244,8 @@ def by_rule(region, interval, values, null):
     """The word by DESIGN's rules: sets of numbers that are ordered on a line, nothing
     of lib."""
     (a, b), (low, high) = region, interval
+    if values[1] == null:  # A direction alone is asked for.
+        values = ()
     value = next((v for v in values if v is not None), None)
     far = value not in (None, null) and a <= value <= b
     beyond = far and (low > value if value < null else high < value)
@@ -284,6 +286,7 @@ def test_the_word_is_that_of_an_independent_function(
     out = printed is not None and not low <= printed <= high
     assert result.interval_excludes_printed_value == (None if printed is None else out)
     usable = printed not in (None, null) and region[0] <= printed <= region[1]
+    usable &= interest != null
     below = printed is None and interest not in (None, null)
     below = below and region[0] <= interest <= region[1]
     below = below and (high < interest if interest > null else low > interest)

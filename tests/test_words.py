@@ -45,6 +45,8 @@ def word(line):
     least = number(line, "region_low", -np.inf)
     most = number(line, "region_high", np.inf)
     aim = number(line, "printed", number(line, "interest"))
+    if number(line, "interest") == null:  # It is read as a direction alone.
+        aim = np.nan
     if line["reason"] or number(line, "seeds") < SEEDS or np.isnan(low):
         return "not measured"
     if least <= low and high <= most:

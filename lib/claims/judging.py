@@ -436,7 +436,9 @@ def unify_repeated_comparisons(
                 other = claims.setdefault(key, id)
                 if other != id and is_secondary_claim(id):
                     r = replace(r, claim_that_counts_it=other)
-            if r.claim_that_counts_it and r.reference_effect is None and key in effects:
+            lacks_effect = r.reference_effect is None
+            lacks_effect &= r.smallest_effect_of_interest != r.value_of_no_effect
+            if r.claim_that_counts_it and lacks_effect and key in effects:
                 printed, interest = effects[key]
                 r = replace(r, printed=printed, smallest_effect_of_interest=interest)
             results.append(r)

@@ -187,11 +187,15 @@ def read_smallest_effects_of_interest(claim_id: str) -> EffectByComparisonAndTas
 
     The effects were named with the first seeds, in the unit of the comparison. A
     measured interval is tested against them where the paper prints no value. An effect
-    of 0 says that the plan reads the comparison as a direction alone. The task "" stands
-    for all tasks."""
-    effects = {}
-    for (id, comparison), row in read_comparison_descriptions().items():
-        for part in filter(None, row["interest"].split("; ") if id == claim_id else ()):
+    of 0 says that the plan reads the comparison as a direction alone. A comparison that
+    is counted under another claim has the effect of that claim. The task "" stands for
+    all tasks."""
+    effects, descriptions = {}, read_comparison_descriptions()
+    for (id, comparison), row in descriptions.items():
+        if id != claim_id:
+            continue
+        counted = descriptions.get((row["same_as"], comparison), row)
+        for part in filter(None, (row["interest"] or counted["interest"]).split("; ")):
             task, _, value = part.rpartition("=")
             effects[comparison, task] = float(value)
     return effects
