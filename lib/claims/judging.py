@@ -308,7 +308,8 @@ def add_comparison_sentence_and_axis_label(result: words.Result) -> words.Result
     comparison and counts it, or "". The words are from the table `cells.csv`."""
     words = lists.find_comparison_description(result.claim, result.comparison.text)
     place = f" on {result.task.replace('/', ' and ')}" if result.task else ""
-    if result.task.count("/") > 2 or result.task in words["sentence"]:
+    parts = result.task.split("/")
+    if len(parts) > 3 or all(part in words["sentence"] for part in parts):
         place = ""
     sentence = words["sentence"] + place + format_claimed_effect_range(result)
     short = words["short"] + place.replace(" on ", ", ")
