@@ -14,6 +14,7 @@ import pytest
 from conftest import of_papers
 from nbconvert.filters import markdown2html
 
+from lib.claims import notebook
 from lib.claims.cells import parse_comparison
 from lib.claims.words import Result, Verdict
 from lib.cluster import sweep
@@ -75,7 +76,7 @@ def collected(monkeypatch, *origins, error=""):
         )
 
     monkeypatch.setattr(artefact, "collect_results", collect)
-    monkeypatch.setattr(sweep, "execute_specs", lambda specs, time_forecast: {})
+    monkeypatch.setattr(sweep, "execute_specs", lambda specs, **how: {})
 
 
 def test_published_cells_keep_their_digits(page):
@@ -223,6 +224,22 @@ def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
     page.collect_result_frame(rows((one, one), (other, other), (one, other)))
     told = "1 in bfloat16, 1 in float32; 1 with runs of two dtypes, each compared with"
     assert page.html().count(told) == 1
+
+
+def test_runs_that_a_page_asks_for_go_where_the_command_sends_its_runs(
+    tmp_path, monkeypatch
+):
+    """Else a student is trained on the machine from which jobs are submitted."""
+    told = json.dumps([str(tmp_path), [], "slurm:slurm_partition=night", 7])
+    monkeypatch.setenv(notebook.BATCH, told)
+    page = artefact.open_page(NAME, {"profile": "toy"})
+    assert page.folder == tmp_path
+    sent = {}
+    monkeypatch.setattr(sweep, "execute_specs", lambda _, **how: sent.update(how) or {})
+    monkeypatch.setattr(artefact.Store, "plan_missing_runs", lambda *_: {1: False})
+    monkeypatch.setattr(sweep, "describe_missing_runs", lambda *told: str(told[2]))
+    page.collect_result_frame([], "run_always")
+    assert (sent["backend"], sent["workers"]) == ("slurm:slurm_partition=night", 7)
 
 
 def test_records_are_not_called_this_run():
