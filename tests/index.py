@@ -18,7 +18,7 @@ HEAD = """# Notebooks
 
 One for each table or figure. A title leads to the notebook, and *page* to its page of
 the recorded runs. `python -m lib run NAME` makes a page at toy. Seeds are those with a
-recorded run at mini.
+recorded run at mini. The papers' drawings of architectures have no page of their own.
 
 ## Start here
 
