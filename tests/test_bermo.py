@@ -354,6 +354,15 @@ def test_the_gap_of_all_and_none_has_exact_limits(runs):
     assert (gap.low > 0) == (gap.p < 0.05)  # three runs each are too few
 
 
+@pytest.mark.parametrize("counts", [(6, 6, 2, 6), (9, 10, 4, 10), (2, 6, 6, 6)])
+def test_what_the_exact_test_does_not_reject_lies_inside(counts):
+    """Newcombe's limits exclude 0 there, and an end at 0 would agree with "above 0"."""
+    a, n, b, m = counts
+    flags = [True] * a + [False] * (n - a), [True] * b + [False] * (m - b)
+    gap = paired.estimate_difference_of_proportions(*flags)
+    assert gap.p >= 0.05 and gap.low < 0 < gap.high
+
+
 METRICS = grids.select_metrics_by_task("mini")
 
 

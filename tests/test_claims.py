@@ -860,6 +860,24 @@ def test_half_of_a_whole_models_score_is_the_floor(whole, why):
     assert only("a > b", collected(*rows)).reason == ""
 
 
+def test_a_reason_speaks_of_one_task_and_of_a_weak_run_before_a_collapsed_one():
+    """The floor is of tasks whose whole model was scored; Tense has none."""
+    runs = [("Tense", "b", 0, even(0.5), {})]
+    runs += [("CoLA", "b", s, even(0.65), {"matthews": 0.3}) for s in range(2)]
+    spec = Spec("finetune", {"data": {}})
+    rows = collected(*runs).assign(spec=[spec] * 3).to_dict("records")
+    inputs = words.JudgingInputs(
+        METRICS | {"Tense": (MetricColumn("Tense", "Tense", "accuracy"),)},
+        "mini",
+        unpruned_scores={"CoLA": 61.0},
+    )
+    found = words.explain_model_that_learned_little("b", rows, "", inputs)
+    why = (
+        "b stayed under half of the whole model's score on CoLA: 30.0 points in 2 of 2"
+    )
+    assert found == f"{why} runs, half is 30.5"
+
+
 def test_a_model_whose_failing_is_the_claim_may_fail():
     frame = made_up({"a": 0.9, "b": 0.51})
     assert only("a > b", frame).verdict_word == NOT_MEASURED

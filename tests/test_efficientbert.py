@@ -373,6 +373,14 @@ def test_ratio_s_interval_has_the_ratio_where_blocks_seldom_have_the_ends():
     assert e.low == e.mean == 0.1 <= e.high
 
 
+@pytest.mark.parametrize("turns", [4, 10, 12])
+def test_few_turns_have_an_interval_with_a_width(turns):
+    """One block of all turns would be the same in every draw."""
+    times = 1 + np.arange(turns) % 3
+    e = paired.estimate_median_time_ratio(times, np.ones(turns))
+    assert e.low < e.high
+
+
 def test_printed_tables():
     rows = efficientbert.read_printed_table("table02_glue_test")
     assert rows["BERT-PKD_4"]["published", "average"] == 72.6

@@ -1,14 +1,18 @@
 """A teacher's states from disk are those that it computes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
-from lib.core.options import Numerics
+from lib.core.names import Refused
+from lib.core.options import Distil, Numerics
 from lib.model.parts import get_encoder, get_layers
 from lib.model.taps import record_hidden_states
 from lib.train import matching
 from lib.train.batches import EncodedRows, make_batch
+from lib.train.steps import distilling
 
 
 @pytest.fixture
@@ -16,6 +20,12 @@ def rows():
     generator = np.random.default_rng(0)
     ids = [generator.integers(5, 50, size=n) for n in (3, 9, 5, 1, 7)]
     return EncodedRows({"input_ids": ids}, None, 0)
+
+
+def test_stored_states_have_no_padded_tokens_to_count(tiny):
+    training = SimpleNamespace(run=SimpleNamespace(inputs={"states": None}))
+    with pytest.raises(Refused, match=r"mask=False counts: take Distil\(mask=True\)"):
+        distilling.build_distillation_loss(training, tiny(), tiny(), Distil(mask=False))
 
 
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):

@@ -29,6 +29,7 @@ from lib.core.spec import Spec, to_plain_json
 from lib.core.store import Store
 from lib.data import texts
 from lib.model import backbone, supernet
+from lib.model.ghost import Convolution
 from lib.model.parts import get_layers
 from lib.model.surgery import apply_surgery
 from lib.papers.efficientbert import students
@@ -611,6 +612,22 @@ def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
     assert found["B.parameters"] == count_net_parameters(small, "with pooler")
     assert found["B.wall_ms"] == pytest.approx(1e3 * np.median(times["wall"][1]))
     assert found["B.wall_ms_p5"] <= found["B.wall_ms"] <= found["B.wall_ms_p95"]
+
+
+def test_latency_times_ghosts_of_attention_with_their_attention(tmp_path, monkeypatch):
+    small = replace(
+        timing.SHAPES["bert-base"], layers=1, hidden=48, ffn=96, embedding=48, vocab=500
+    )
+    monkeypatch.setitem(timing.SHAPES, "small", small)
+    ghost = {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3}
+    surgery = [{"op": "cut", "heads": 3, "whole": ["v", "o"]}, ghost]
+    spec = timed({"shape": "small"}, B={"shape": "small", "surgery": surgery})
+    calls, compute = [], Convolution.forward
+    monkeypatch.setattr(
+        Convolution, "forward", lambda self, x: calls.append(1) or compute(self, x)
+    )
+    execute(spec, Store(tmp_path / "runs", tmp_path / "none"))
+    assert len(calls) >= 50
 
 
 def test_a_start_without_stacks_is_refused(runs, store):

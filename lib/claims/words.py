@@ -898,6 +898,10 @@ def explain_model_that_learned_little(
             faults.append((level.score, row["task"], level))
     if not faults or 2 * len(faults) < len(measured):
         return ""
+    # The sentence speaks of one task, and of weak runs before collapsed ones.
+    weak = [fault for fault in faults if not fault[2].has_collapsed] or faults
+    faults = [fault for fault in faults if fault[1] == weak[0][1]]
+    measured = [row for row, _ in measured if row["task"] == weak[0][1]]
     scores, tasks, levels = zip(*faults, strict=True)
     low, high = f"{min(scores):.1f}", f"{max(scores):.1f}"
     reach = low if low == high else f"{low} to {high}"

@@ -4,7 +4,8 @@ Batches come in a fixed order, and the learning rate is a function of the step. 
 that was killed and resumed gives the same bits on the same machine, dtype and thread
 count. For this, checkpoints have weights, optimiser, random states, log and best model
 as they are between two steps; everything else is computed from the seed and the
-step."""
+step. On a GPU the gradients of fused attention over long rows may be added up in
+another order, which changes last bits."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -501,7 +502,8 @@ def set_dtype_threads_and_device(numerics: SettingsJson) -> Numerics:
     The dict {"dtype", "threads", "device"} becomes a Numerics. PyTorch's thread count
     and the device of `get_device` are set from it. Raises Refused for bfloat16 on a CPU
     without instructions for it. There is no fallback to float32, because its results
-    would be stored as those of bfloat16."""
+    would be stored as those of bfloat16. On a GPU convolutions compute in float32 where
+    this is asked for, and add in a fixed order."""
     global _chosen
     arithmetic = Numerics(**numerics)
     if arithmetic.dtype == "bfloat16" and not (
@@ -513,6 +515,9 @@ def set_dtype_threads_and_device(numerics: SettingsJson) -> Numerics:
             "or a machine that has one of them"
         )
     torch.set_num_threads(arithmetic.threads)
+    if arithmetic.device:
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.deterministic = True
     _chosen = arithmetic.device or "cpu"
     return arithmetic
 
@@ -531,6 +536,7 @@ def use_float32_on_model_device(
     thread_count: the number of CPU threads within the block."""
     global _chosen
     before, count = _chosen, torch.get_num_threads()
+    convolutions = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
     if model.device.type not in ("cpu", "cuda"):
         fix = "move it with model.to('cpu')"
         raise Refused(f"the model is on {model.device}; expected cpu or cuda: {fix}")
@@ -544,4 +550,6 @@ def use_float32_on_model_device(
             yield numerics
         finally:
             torch.set_num_threads(count)
+            torch.backends.cudnn.allow_tf32 = convolutions[0]
+            torch.backends.cudnn.deterministic = convolutions[1]
             _chosen = before

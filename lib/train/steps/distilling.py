@@ -13,7 +13,7 @@ import numpy as np
 import transformers
 
 from lib.core.disk import write_json
-from lib.core.names import derive_seed
+from lib.core.names import Refused, derive_seed
 from lib.core.options import Distil, SurgeryOperation
 from lib.core.store import RunWriter, TrainingOutput
 from lib.model import backbone
@@ -157,7 +157,8 @@ def build_distillation_loss(
     Returns a context manager that yields f(batch, row numbers) -> {"loss": scalar, and
     its terms}. The teacher runs on each batch. But where the run has an input `states`,
     the teacher's states are read from disk. They are those of the original training
-    rows, so the rows must not be augmented.
+    rows, so the rows must not be augmented. They have no padded tokens, so Refused is
+    raised where the settings count these.
 
     training: the rows, the run with its inputs (earlier results), and the dtype.
     distil_settings: settings: whether padded tokens are left out."""
@@ -165,6 +166,11 @@ def build_distillation_loss(
     if "states" not in training.run.inputs:
         return build_hidden_state_distillation_loss(
             student, teacher, comparisons, training.numerics
+        )
+    if not distil_settings.mask:
+        fix = "take Distil(mask=True), or no input `states`"
+        raise Refused(
+            f"stored states have no padded tokens, which mask=False counts: {fix}"
         )
     path = training.run.inputs["states"].model_folder / "states.safetensors"
     return build_hidden_state_loss_from_teacher_outputs(

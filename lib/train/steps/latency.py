@@ -14,7 +14,7 @@ import transformers
 
 from lib.core.store import RunWriter
 from lib.core.types import Json, TokenCount
-from lib.model import backbone, parts, supernet
+from lib.model import backbone, parts, scores, supernet
 from lib.model.surgery import apply_surgery
 from lib.stats.cost import SHAPES, build_transformers_config
 from lib.stats.metrics import Metrics
@@ -70,7 +70,9 @@ def latency(
     }
     for model in made.values():
         # pyrefly: ignore[bad-argument-type]  # transformers' `to` is untyped.
-        model.to(loop.get_device()).eval().set_attn_implementation("sdpa")
+        model.to(loop.get_device()).eval()
+        if model.config._attn_implementation not in scores.OURS:
+            model.set_attn_implementation("sdpa")  # Ghosts of attention have their own.
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(
         min(10, words - 1), words, (batch, length), device=loop.get_device()
