@@ -398,7 +398,9 @@ def test_b3_asks_when_the_longest_run_of_bert_is_matched():
 def test_measured_cells_are_those_of_the_columns():
     rows = both(10, seeds=(0,), method="L0", remaining=0.101)
     kept = {("here", "SST-2 Remaining %"): "10.1 (1)"}
-    assert bermo_tables.make_table_of_run_scores(rows, "here", ("method", "model")) == {
+    assert bermo_tables.make_table_of_run_scores(
+        rows, "here", "mini", ("method", "model")
+    ) == {
         "L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)"} | kept,
         "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)"} | kept,
     }

@@ -288,14 +288,17 @@ def test_digits(tmp_path, name, content, message):
     refused(tmp_path, name, content, message)
 
 
-@pytest.mark.parametrize("source", ["glue", "treebank"])
-def test_unknown_tasks(source):
-    with pytest.raises(ValueError, match="did you mean 'CoLA'|allowed"):
-        data.read_splits(source, "CoLa")
+@pytest.mark.parametrize(
+    ("source", "task", "meant"),
+    [("glue", "CoLa", "CoLA"), ("treebank", "tense", "Tense")],
+)
+def test_unknown_tasks(source, task, meant):
+    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+        data.read_splits(source, task)
 
 
 @pytest.mark.parametrize("load", [read.load, treebank.load])
 def test_tasks_without_files(tmp_path, load):
     for task in ("CoLA", "SQuAD1", "Tense") if load is read.load else ("Tense",):
-        with pytest.raises(FileNotFoundError, match="; fix: |fix: "):
+        with pytest.raises(FileNotFoundError, match="fix: "):
             load(task, tmp_path)

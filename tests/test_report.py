@@ -282,8 +282,10 @@ def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook)
     assert [page.parent.name[:-7] for page in pages] == ["toy-cells", "toy-rows=48"]
     assert str(pages[1]) in done.stdout or str(pages[0]) in done.stdout
     for page, words in zip(pages, reversed(said), strict=True):
-        top, _, _ = page.read_text().partition("<main>")
-        assert words in top and 'href="../../../toy/index.html"' in top
+        top, _, _ = page.read_text().partition("<main ")
+        assert (
+            "</nav>" in top and words in top and 'href="../../../toy/index.html"' in top
+        )
         assert (page.parent / "ghostbert_t98_fine.png").exists()
     index = (root / "figures/toy/index.html").read_text()
     for page, words in zip(pages, reversed(said), strict=True):

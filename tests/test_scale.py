@@ -51,7 +51,7 @@ def many(tmp_path_factory):
             shutil.copytree(folder.with_name("0"), folder, copy_function=os.link)
         write_json(folder / "spec.json", spec(number, seed).to_json())
         written = {"spec.json": disk.digest_file(folder / "spec.json")}
-        write_json(folder / disk.MANIFEST, {"files": digests | written})
+        write_json(folder / disk.MANIFEST, {"version": 1, "files": digests | written})
     return store
 
 

@@ -813,16 +813,18 @@ def read_unseen_row_scoring_arrays(
     a group share text, or, with official test rows, have an equal text. They are not
     independent, so confidence intervals leave out whole groups.
 
-    They are read from this project's folder `data/unseen/` if it has them, so that
-    scores can be checked without the data set. Otherwise they are computed from the
-    data set; Refused is raised where it has changed.
+    They are read from this project's folder `data/unseen/` if it has them for these
+    very rows, so that scores can be checked without the data set. Otherwise they are
+    computed from the data set; Refused is raised where it has changed.
 
     data_descriptor: the dict in a Spec (the description of a run) that says which rows
     the run uses; it must have the entry "unseen"."""
     name, task_name = data_descriptor["source"], data_descriptor["task"]
     unseen_entry = data_descriptor["unseen"]
     path = paths.UNSEEN / f"{unseen_entry['digest']}.safetensors"
-    if path.exists():
+    # Groups and judged rows depend on training and development rows too.
+    committed = read_committed_data_digests().get(f"{name}/{task_name}")
+    if data_descriptor["digest"] == committed and path.exists():
         return load_file(path)
     check_digest(
         f"{name}/{task_name}",

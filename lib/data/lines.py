@@ -108,7 +108,8 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
     """Return a cell of a table as text in one line; a missing value (None, NaN) is "".
 
     Tabs and line breaks become blanks. Blanks at both ends are removed. The text "NA"
-    stays, as it may be a word of the data. Raises Refused for lists, objects and bytes.
+    stays, as it may be a word of the data. Raises Refused for lists, objects and bytes,
+    and for text with half a character.
 
     error_location: the file and line of the cell, for the error."""
     if isinstance(cell_value, (list, dict, bytes)):
@@ -116,7 +117,22 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
         raise make_file_content_error(error_location, fault, "text or a number", fix)
     if cell_value is None or cell_value != cell_value:
         return ""
+    refuse_half_characters(str(cell_value), error_location)
     return re.sub("[\t\r\n]", " ", str(cell_value)).strip()
+
+
+def refuse_half_characters(text: str, error_location: str | Path) -> None:
+    """Raise Refused for a text with half a character, which no tokenizer reads.
+
+    JSON can have one half of a surrogate pair where a text was cut inside an emoji.
+
+    error_location: the file and line of the text, for the error."""
+    if half := re.search("[\ud800-\udfff]", text):
+        before = text[max(0, half.start() - 20) : half.start()]
+        fault = f"half a character, {half[0]!r}, behind {before!r}"
+        raise make_file_content_error(
+            error_location, fault, "whole characters", "mend or drop the row"
+        )
 
 
 def parse_number(text: str) -> float | None:

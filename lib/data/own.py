@@ -540,9 +540,9 @@ def _check_rows_and_draw_development_rows(
     """Check the rows of a user's task, and draw development rows where there are none.
 
     Returns the task, all rows by split, and the remarks, with warnings added about rows
-    of other splits that are training rows too. Raises Refused for fewer than 40
-    different rows, where all rows of another split are training rows, and for a split
-    whose scores are all the same.
+    of other splits that are training rows too, and about test rows that are development
+    rows. Raises Refused for fewer than 40 different rows, where all rows of a split
+    stand in an earlier one, and for a split whose scores are all the same.
 
     location: the path of the data, for errors.
     remarks: sentences for the user on how the data were read."""
@@ -560,15 +560,20 @@ def _check_rows_and_draw_development_rows(
             cautions.append(
                 f"{contradicting} labels contradict that of another row with the same texts"
             )
-    for split, rows in splits.items():
-        same = sum(texts in different for texts in _list_text_pairs(rows))
-        if split == "train" or not same:
+    for split, earlier, name in (
+        ("dev", "train", "training"),
+        ("test", "train", "training"),
+        ("test", "dev", "development"),
+    ):
+        rows = _list_text_pairs(splits[split]) if split in splits else []
+        known = {*_list_text_pairs(splits[earlier])} if earlier in splits else {}
+        if not (same := sum(texts in known for texts in rows)):
             continue
         if same == len(rows):
-            fault = f"every {split} row is a training row"
-            fix = f"take rows for {split} that no training row has"
+            fault = f"every {split} row is a {name} row"
+            fix = f"take rows for {split} that no {name} row has"
             raise make_file_content_error(location, fault, "other rows", fix)
-        cautions.append(f"{same} of {len(rows)} {split} rows are training rows too")
+        cautions.append(f"{same} of {len(rows)} {split} rows are {name} rows too")
     if "dev" not in splits:
         splits |= _divide_into_train_and_dev(train)
         remarks.append(

@@ -10,9 +10,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from lib.core.names import Refused
 from lib.core.types import Json
 from lib.data import Split
-from lib.data.lines import make_file_content_error, read_json_or_parquet_file
+from lib.data.lines import (
+    make_file_content_error,
+    read_json_or_parquet_file,
+    refuse_half_characters,
+)
 
 AnswerText: TypeAlias = str
 StartCharacter: TypeAlias = int  # Position in the passage.
@@ -110,6 +115,7 @@ def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Qu
     try:
         for number, row in enumerate(_iterate_raw_questions(content), 1):
             text, passage = row["question"].strip(), row["context"]
+            refuse_half_characters(text + passage, f"{error_location}, {number}")
             answers = _parse_answer_texts_and_starts(row["answers"])
             has_correct_answer_starts = all(
                 said and start >= 0 and passage.startswith(said, start)
@@ -125,6 +131,8 @@ def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Qu
                 )
             )
         return rows
+    except Refused:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         layout = "SQuAD's layout, data[].paragraphs[].qas[], or a row for each question"
         raise make_file_content_error(error_location, repr(error), layout) from None

@@ -448,7 +448,7 @@ def explain_models_left_out_of_comparison(
     runs_frame: pd.DataFrame, profile: ProfileName
 ) -> dict[tuple[TaskName, ModelName], Reason]:
     """Return {(task, model): why} of trained models that have another size than
-    planned.
+    planned, or a run without predictions, as after a loss that was not finite.
 
     A page states the reasons, and compares the other models. Nothing is checked where
     the whole model has no run.
@@ -459,6 +459,15 @@ def explain_models_left_out_of_comparison(
     reasons: dict[Any, str] = {}
     finished = compare.select_rows_with_runs(models)
     for task, rows in finished.groupby("task", sort=False):
+        column = grids.select_metrics_by_task(profile)[task][0]
+        for row in rows.to_dict("records"):
+            try:
+                row["run"].read_arrays(column.predictions_file_stem)
+            except FileNotFoundError:
+                reasons[task, row["model"]] = (
+                    f"{row['model']} on {task} has no predictions at seed {row['seed']}: "
+                    "its loss was not finite"
+                )
         for whole_parameters, row in product(
             rows.loc[rows["method"] == "Whole", "parameters"].unique(),
             rows.to_dict("records"),

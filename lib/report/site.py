@@ -388,7 +388,7 @@ def write_placeholder_page(
     page = builder.html_path
     # A killed process or a full disk can leave an empty file, which is made again.
     if page.is_file() and not page.stat().st_size:
-        page.unlink()
+        page.unlink(missing_ok=True)
     text = verdicts.ENVIRONMENT.get_template("promise.html.j2").render(
         profile=profile, title=title
     )

@@ -158,7 +158,7 @@ class Runs:
         It has the columns of the collected frames, `source` (where a run is from, such
         as "recorded, mini") and `scale` (its profile, the size of the experiments)."""
         return pd.concat(
-            compare.select_rows_with_runs(frame).assign(source=source, scale=scale)
+            name_source_of_rows(compare.select_rows_with_runs(frame), source, scale)
             for source, frame, scale in self.result_frames_with_source
         )
 
@@ -241,11 +241,15 @@ class Runs:
         transform_scores: a function applied to the scores of each source, such as
         lib.stats.compare.average_scores_over_tasks."""
         return pd.concat(
-            transform_scores(
-                compare.tabulate_scores_by_run_and_metric(
-                    frame, grids.select_metrics_by_task(scale, printed_columns)
-                )
-            ).assign(source=source, scale=scale)
+            name_source_of_rows(
+                transform_scores(
+                    compare.tabulate_scores_by_run_and_metric(
+                        frame, grids.select_metrics_by_task(scale, printed_columns)
+                    )
+                ),
+                source,
+                scale,
+            )
             for source, frame, scale in self.result_frames_with_source
         )
 
@@ -339,8 +343,12 @@ class Runs:
             rows.to_dict("records") for rows in (method_frame, baseline_frame)
         ]
         spared, region, interest = [False, False], (), nan
-        if match := find_planned_comparison_of_models(
+        match = find_planned_comparison_of_models(
             self.notebook_id, str(profile), *sides
+        )
+        # Other seeds, which a user chose, are compared too, but by no plan.
+        if match and any(
+            row["seed"] in match[0].seeds for rows in sides for row in rows
         ):
             plan, turned = match
             sides = [
@@ -545,6 +553,19 @@ def put_printed_beside_measured_columns(frame: pd.DataFrame) -> ArrangedTable:
         return ArrangedTable(frame[printed + measured], False)
     both = sorted(common + measured, key=lambda c: tasks.index(find_task(c)))
     return ArrangedTable(frame[both], True)
+
+
+def name_source_of_rows(
+    frame: pd.DataFrame, source: str, profile: ProfileName
+) -> pd.DataFrame:
+    """Return a frame with the columns `source` and `scale`.
+
+    Each row of `scale` is the profile itself, which may name a user's data and model;
+    as text it would lose them.
+
+    source: where the runs are from, such as "recorded, mini"."""
+    scale = pd.Series([profile] * len(frame), index=frame.index, dtype=object)
+    return frame.assign(source=source, scale=scale)
 
 
 def table_to_html(text_frame: pd.DataFrame, table_id: str) -> str:

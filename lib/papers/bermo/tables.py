@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lib.core.types import Points, TaskName
-from lib.papers import published
+from lib.core.types import Points, ProfileName, TaskName
+from lib.papers import grids, published
 from lib.papers.bermo import recipes as bermo
 from lib.stats import compare
 from lib.stats.compare import ScoreTable
@@ -64,9 +64,12 @@ def read_printed_bermo_scores(
 def make_table_of_run_scores(
     runs_frame: pd.DataFrame,
     column_group_heading: str,
+    profile: ProfileName,
     row_label_columns: Sequence[str] = ("model",),
 ) -> ScoreTable:
     """Return our own scores with the columns of BERMo's Tables 2, 4 and 5.
+
+    A task that these tables lack, such as a user's own, has its first metric.
 
     The result is {row: {(heading, column): text}}, where the text is mean and standard
     deviation over seeds in points (of 100), with the number of seeds: "81.2 ± 0.4 (3)".
@@ -75,9 +78,11 @@ def make_table_of_run_scores(
     runs_frame: a DataFrame with a row for each run, and the columns task, model, seed
     and run (the Run, a stored result with its scores).
     column_group_heading: heading above our columns, such as "this run, toy".
+    profile: the size of the experiments, such as "toy".
     row_label_columns: the columns of `runs_frame` whose values name a row."""
+    by_task = grids.select_metrics_by_task(profile)
     columns = {
-        task: [c for c in bermo.COLUMNS if c.task == task]
+        task: [c for c in bermo.COLUMNS if c.task == task] or by_task[task][:1]
         for task in set(runs_frame["task"])
     }
     return compare.make_score_table_by_task(

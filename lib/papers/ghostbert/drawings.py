@@ -125,6 +125,8 @@ def format_ghost_gain_summary(
     below = sum(gap.high < 0 for gap in sure)
     text = f"ghosts gain at {above or 'none'} of {len(sure)} widths"
     text += f", lose at {below}" * bool(below)
+    if not sure:
+        text = f"no width has {SEEDS} seeds of both"
     floor = find_lower_axis_limit(score_change_frame, printed_frames_by_model)
     out = sorted({*select_rows_below_axis(score_change_frame, floor)["seed"]})
     seeds = ", ".join(map(str, out))

@@ -288,21 +288,22 @@ def read_printed_scores_by_model(
 def make_flops_share_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
     """Return how pruning searches approached their targets, step by step.
 
-    The DataFrame has a line for each training step. Its columns are model, seed, "step"
-    (0 is the first and 1 the last step of the search), "target" and "actual" (shares
+    The DataFrame has a line for each training step. Its columns are model, task, seed,
+    "step" (0 is the first and 1 the last step of the search), "target" and "actual" (shares
     of the whole model's FLOPs, 0 to 1), and "off" and "on" (numbers of gates, masks on
     heads and neurons, that switched so far). A figure draws them.
 
     runs_frame: a line for each search; the column `run` has the finished run."""
     import pandas as pd
 
-    names = ["model", "seed", "step", "target", "actual", "off", "on"]
+    names = ["model", "task", "seed", "step", "target", "actual", "off", "on"]
     parts = [pd.DataFrame(columns=names)]
     made: Any = compare.select_rows_with_runs(runs_frame).itertuples()
     for row in made:
         target, actual, off, on = row.run.read_arrays("search")["curve"].astype(float).T
         step = np.linspace(0, 1, len(target))
-        columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()
+        places = row.model, row.task, row.seed, step
+        columns = *places, target, actual, off.cumsum(), on.cumsum()
         parts.append(pd.DataFrame(dict(zip(names, columns, strict=True))))
     return pd.concat(parts[1:] or parts)
 
