@@ -398,9 +398,10 @@ def make_pages_of_finished_runs(args: argparse.Namespace) -> HasFailed:
 def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
     """Print how many runs notebooks lack and how long they would take.
 
-    A run is one training or measurement. Runs that began and did not finish are listed
-    one by one. Nothing is run but quick baselines on your own rows. The exit status is
-    1 (True) where the runs of a notebook cannot be listed."""
+    A run is one training or measurement. Runs of these notebooks that began and did not
+    finish are listed, and all that are running. Nothing is run but quick baselines on
+    your own rows. The exit status is 1 (True) where the runs of a notebook cannot be
+    listed."""
     from lib import data
     from lib.claims import notebook, planned
     from lib.cluster import sweep
@@ -435,9 +436,11 @@ def print_missing_runs_and_time(args: argparse.Namespace) -> HasFailed:
         about = f"{sum(steps.values()):.1f} core-hours in bfloat16 for all of the plan ({parts})"
     if grids:
         print(f"together {len(every)} runs missing, {about}")
-    unfinished = map(store.get_unfinished_folder_path, every)
-    for part in sorted(path for path in unfinished if path.exists()):
+    of_notebooks = {store.get_unfinished_folder_path(spec) for spec in every}
+    for part in store.list_unfinished_folders():
         s = store.read_status_and_check_lock(part)
+        if part not in of_notebooks and s["state"] != "running":
+            continue
         far = f"{s.get('progress', 0):.0%} after {sweep.format_seconds(s['seconds'])}"
         print(
             f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}"

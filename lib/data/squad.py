@@ -115,7 +115,7 @@ def parse_questions(error_location: Path, content: Json | list[Json]) -> list[Qu
     try:
         for number, row in enumerate(_iterate_raw_questions(content), 1):
             text, passage = row["question"].strip(), row["context"]
-            refuse_half_characters(text + passage, f"{error_location}, {number}")
+            refuse_half_characters(f"{text}{passage}", f"{error_location}, {number}")
             answers = _parse_answer_texts_and_starts(row["answers"])
             has_correct_answer_starts = all(
                 said and start >= 0 and passage.startswith(said, start)
