@@ -50,8 +50,8 @@ NAMES = [
     r"8 of 10 against 0 of 10",  # BERMo's Table 3, runs of ten
     r"about 20 new sentences|20 sentences were",
     r"within 0\.2 points on average",  # BERMo's Table 5
-    r"\(N8: at most a quarter",
-    r"10 epochs of the first stage at 1e-4, kernels at 1e-2",  # trial D8 of base
+    r"of N8 \(of the inputs",
+    r"10 epochs of the first stage at 1e-4, the ghosts' kernels at 1e-2",  # trial D8 of base
     r"for 10 epochs where 25 are printed",
 ]
 READINGS = ".verdict_text_of_first_comparison", ".verdict_text_with_symbol"
