@@ -83,7 +83,7 @@ def make_table_of_run_scores(
     by_task = grids.select_metrics_by_task(profile)
     columns = {
         task: [c for c in bermo.COLUMNS if c.task == task] or by_task[task][:1]
-        for task in set(runs_frame["task"])
+        for task in set(map(str, runs_frame["task"]))
     }
     return compare.make_score_table_by_task(
         runs_frame, columns, column_group_heading, row_label_columns
