@@ -459,7 +459,7 @@ def explain_models_left_out_of_comparison(
     reasons: dict[Any, str] = {}
     finished = compare.select_rows_with_runs(models)
     for task, rows in finished.groupby("task", sort=False):
-        column = grids.select_metrics_by_task(profile)[task][0]
+        column = grids.select_metrics_by_task(profile)[str(task)][0]
         for row in rows.to_dict("records"):
             try:
                 row["run"].read_arrays(column.predictions_file_stem)
