@@ -495,7 +495,7 @@ def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():
 def test_the_course_of_a_search_counts_its_switches():
     curve = np.array([[1.0, 1.0, 0, 0], [0.6, 0.7, 3, 0], [0.3, 0.3, 2, 1]])
     rows = [
-        {"model": "a", "seed": 0, "run": run}
+        {"model": "a", "task": "SST-2", "seed": 0, "run": run}
         for run in (holding({"curve": curve}), None)
     ]
     lines = nas_tables.make_flops_share_curves(pd.DataFrame(rows))
@@ -505,6 +505,7 @@ def test_the_course_of_a_search_counts_its_switches():
         0.3,
     ]
     assert lines["off"].tolist() == [0, 3, 5] and lines["on"].tolist() == [0, 0, 1]
+    assert set(lines["task"]) == {"SST-2"}
     assert nas_tables.make_flops_share_curves(pd.DataFrame(rows[1:])).empty
 
 
