@@ -210,6 +210,27 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     )
 
 
+def test_test_rows_that_are_development_rows_are_told(tmp_path):
+    """The development rows choose the model, so the test would be no test."""
+    dev = [(f"{text} again", label) for text, label in reviews(40)]
+    other = [(f"{text} anew", label) for text, label in reviews(40)]
+    put(tmp_path, "a/train.tsv", table(reviews()))
+    put(tmp_path, "a/dev.tsv", table(dev))
+    put(tmp_path, "a/test.tsv", table([*dev[:10], *other]))
+    reading = rows_of.read_user_data(str(tmp_path / "a"))
+    assert "10 of 50 test rows are development rows too" in reading.cautions
+    put(tmp_path, "a/test.tsv", table(dev))
+    refused(tmp_path / "a", "every test row is a development row; .*; fix: take rows")
+
+
+def test_half_a_character_is_told_with_its_row(tmp_path):
+    """JSON has one where a text was cut inside an emoji; no tokenizer reads it."""
+    rows = [{"text": text, "label": label} for text, label in reviews()]
+    rows[3]["text"] += " \ud83d"
+    path = put(tmp_path, "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    refused(path, r"a.jsonl, row 4.*half a character, .*ud83d.*; fix: mend or drop")
+
+
 def test_answers_at_an_unknown_place_are_refused(tmp_path):
     """-1 is also what a search for a text gives that is not there."""
     content = questions()

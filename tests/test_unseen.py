@@ -11,6 +11,7 @@ import pytest
 from conftest import REAL, forget, holding, put, scored
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 from unseen import note
 
 from lib import data
@@ -302,6 +303,22 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     )
     with pytest.raises(FileNotFoundError):
         data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=9)
+
+
+def test_groups_of_other_rows_are_computed_anew(glue, monkeypatch, tmp_path):
+    """Which unseen rows count, and what is a group, depends on training and development
+    rows too."""
+    monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
+    monkeypatch.setattr(paths, "UNSEEN", tmp_path / "unseen")
+    described = data.make_data_descriptor("glue", "SST-2", 20, 5, max_unseen_rows=10)
+    judging = data.read_unseen_row_scoring_arrays(described)
+    paths.UNSEEN.mkdir()
+    file = paths.UNSEEN / f"{described['unseen']['digest']}.safetensors"
+    save_file({name: 0 * values for name, values in judging.items()}, file)
+    paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
+    forget()
+    for name, values in data.read_unseen_row_scoring_arrays(described).items():
+        assert np.array_equal(values, judging[name])
 
 
 def test_data_that_a_plan_did_not_look_at_are_looked_at_again(

@@ -289,9 +289,9 @@ def make_flops_share_curves(runs_frame: pd.DataFrame) -> pd.DataFrame:
     """Return how pruning searches approached their targets, step by step.
 
     The DataFrame has a line for each training step. Its columns are model, task, seed,
-    "step" (0 is the first and 1 the last step of the search), "target" and "actual" (shares
-    of the whole model's FLOPs, 0 to 1), and "off" and "on" (numbers of gates, masks on
-    heads and neurons, that switched so far). A figure draws them.
+    "step" (0 is the first and 1 the last step of the search), "target" and "actual"
+    (shares of the whole model's FLOPs, 0 to 1), and "off" and "on" (numbers of gates,
+    masks on heads and neurons, that switched so far). A figure draws them.
 
     runs_frame: a line for each search; the column `run` has the finished run."""
     import pandas as pd
