@@ -226,6 +226,7 @@ def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
     assert page.html().count(told) == 1
 
 
+@pytest.mark.papers("ghostbert")
 def test_runs_that_a_page_asks_for_go_where_the_command_sends_its_runs(
     tmp_path, monkeypatch
 ):
