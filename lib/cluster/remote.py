@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
     from submitit.slurm.slurm import SlurmInfoWatcher
 
+# {resource of a machine, as Ray calls it: the option by which a task reserves it}.
+RAY_OPTIONS = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 # How often Slurm may start a job again after its time ran out. A run goes on from its
 # last checkpoint, so only a run that makes no progress would need a limit.
 MAX_TIMEOUTS = 1000
@@ -94,19 +96,19 @@ class Ray:
         resources: what Ray reserves for the call: its cores, and a GPU or, without a
         GPU, the memory."""
         memory = int(resources.memory_bytes)
-        how = {"num_gpus": 1} if resources.uses_gpu else {"memory": memory}
-        task = self.task.options(num_cpus=resources.cores, max_retries=RETRIES, **how)
-        extra = {"GPU": 1} if resources.uses_gpu else {"memory": memory}
-        reserved = {"CPU": resources.cores} | extra
+        reserved = {"CPU": resources.cores}
+        reserved |= {"GPU": 1} if resources.uses_gpu else {"memory": memory}
+        options = {RAY_OPTIONS[kind]: amount for kind, amount in reserved.items()}
+        task = self.task.options(max_retries=RETRIES, **options)
         if not any(
             all(
-                node["Resources"].get(kind, 0) >= most
-                for kind, most in reserved.items()
+                node["Resources"].get(kind, 0) >= amount
+                for kind, amount in reserved.items()
             )
             for node in self.ray.nodes()
             if node["Alive"]
         ):
-            demands = ", ".join(f"{kind} {most:,}" for kind, most in reserved.items())
+            demands = ", ".join(f"{kind} {n:,}" for kind, n in reserved.items())
             print_once(
                 "waiting  no machine of the Ray cluster is large enough for a run "
                 f"({demands}); it starts when one joins"
