@@ -324,6 +324,15 @@ def test_a_twin_in_float32_counts_beside_another_run_in_float32():
     assert compare.describe_pair_counts_by_dtype(rows) == []
 
 
+def test_a_label_with_the_name_of_a_metric_stays_where_dtypes_differ():
+    ours, theirs = row("a", 0, "float32"), row("b", 0, "bfloat16")
+    name = next(iter(theirs["run"].metrics))
+    theirs[name] = "a label"
+    rows = compare.substitute_float32_for_mixed_dtypes([ours, theirs])
+    assert [each["run"] for each in rows] == [None, None]
+    assert rows[1][name] == "a label" and name not in rows[0]
+
+
 def test_a_seed_of_two_dtypes_is_not_done_in_a_cell():
     (one,) = cells.parse_comparisons("a > b @ task=CoLA")
     rows = [row(model, n, "bfloat16") for model in "ab" for n in range(3)]

@@ -7,7 +7,7 @@ is written as HTML and as Markdown."""
 
 import html
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -222,9 +222,6 @@ class Runs:
     def tabulate_scores_by_run_and_metric(
         self,
         printed_columns: Sequence[MetricColumn] = (),
-        transform_scores: Callable[[pd.DataFrame], pd.DataFrame] = lambda points: (
-            points
-        ),
     ) -> pd.DataFrame:
         """Return a DataFrame of scores from 0 to 100, a line for each run and metric.
 
@@ -237,15 +234,11 @@ class Runs:
 
         printed_columns: metrics that the paper's table prints; at mini and base only
         the first of each task counts. A task without a metric there is scored by its
-        first metric.
-        transform_scores: a function applied to the scores of each source, such as
-        lib.stats.compare.average_scores_over_tasks."""
+        first metric."""
         return pd.concat(
             name_source_of_rows(
-                transform_scores(
-                    compare.tabulate_scores_by_run_and_metric(
-                        frame, grids.select_metrics_by_task(scale, printed_columns)
-                    )
+                compare.tabulate_scores_by_run_and_metric(
+                    frame, grids.select_metrics_by_task(scale, printed_columns)
                 ),
                 source,
                 scale,

@@ -251,8 +251,12 @@ def substitute_float32_for_mixed_dtypes(
         twins = {key: run.float32_run or run for key, run in runs.items()}
         is_mixed = len(collect_dtypes_of_runs(twins.values())) > 1
         for row in group:
-            metrics = row["run"].metrics if row["run"] else ()
-            labels = {name: row[name] for name in row if name not in metrics}
+            metrics = row["run"].metrics if row["run"] else {}
+            labels = {
+                name: value  # A label may have the name of a metric.
+                for name, value in row.items()
+                if name not in metrics or value != metrics[name]
+            }
             if is_mixed or id(row) not in twins:
                 changed[id(row)] = labels | {"run": None, "state": MIXED}
             else:

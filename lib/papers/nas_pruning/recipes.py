@@ -511,7 +511,7 @@ def table_6_to_9_model_spec(
 
 
 def format_pruned_model_label(flops_ratio: float, method_or_model: str = "NAS") -> str:
-    return f"{100 * flops_ratio:.0f} % {method_or_model}"
+    return f"{100 * flops_ratio:g} % {method_or_model}"
 
 
 def describe_random_architecture_for_latency(
