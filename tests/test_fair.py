@@ -317,8 +317,8 @@ def test_the_table_of_what_is_mended_counts_runs_that_lack_its_numbers():
         Page(), type("Runs", (), {"current": pd.DataFrame(map(dict, many))})
     )
     (note,) = shown["note"]
-    assert note.startswith("1 of 2 finished distillations have these numbers")
-    assert note.endswith("1 more have no record, though their students may have one.")
+    assert note.startswith("1 of 3 distillations have a record with these numbers.")
+    assert note.endswith("1 records are older and lack them.")
     assert shown["table"] == {
         "Ghost, 3/12, SST-2": {
             "damage at the start": "5.0 (1)",

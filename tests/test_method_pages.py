@@ -15,7 +15,7 @@ from lib.core import paths
 from lib.report import builder, equation, front
 
 BODY = {"id": "ghostbert_00_method", "profile": "toy", "differs": [], "answer": ["A."]}
-BODY |= {"counted": "none needed", "records": "", "parameters": {}, "files": []}
+BODY |= {"counted": "none of its own", "records": "", "parameters": {}, "files": []}
 BODY |= {"commit": "", "changed": False, "at": "2026-01-01T00:00:00Z"}
 
 

@@ -35,7 +35,7 @@ def make_pages(folder):
     """Write what the index takes for pages that are made, with contents to link to."""
     for name in front.list_notebook_ids_in_index("toy"):
         body = {"profile": "toy", "differs": [], "answer": ["+1.0 points"]}
-        body |= {"counted": "none needed", "files": []}
+        body |= {"counted": "none of its own", "files": []}
         (folder / f"{name}.json").write_text(json.dumps(body))
         (folder / f"{name}.html").write_text("<!-- 0 -->")
     site.write_page_index_of_profile("toy")

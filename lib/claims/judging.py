@@ -234,7 +234,11 @@ def judge_claim(
     )
     notes += [claim["cannot"]] * bool(claim["cannot"] and not results)
     return words.Verdict(
-        claim["id"], tuple(results), "; ".join(notes), profile, "finding"
+        claim["id"],
+        tuple(results),
+        "; ".join(dict.fromkeys(notes)),
+        profile,
+        "finding",
     )
 
 
@@ -375,7 +379,7 @@ def judge_claim_by_formula(claim: lists.ClaimsCsvRow) -> words.Verdict:
         word = equal
     summary = "holds" if value else "does not hold"
     cells_read = f"{len(read)} printed cell{'s' * (len(read) > 1)}"
-    summary += f", by {cells_read}" * bool(read)
+    summary += f" ({cells_read} read)" * bool(read)
     if isinstance(value, set):
         run = ", ".join(sorted(f"{float(v):g}" for v in value))
         summary = f"{run} run, {claim['value']} printed"

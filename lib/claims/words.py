@@ -182,7 +182,8 @@ class Result:
         if self.estimate is None:
             return "not run yet"
         if self.estimate.n_seeds < paired.SEEDS:
-            return f"{self.estimate.n_seeds} of at least {paired.SEEDS} seeds are there"
+            seeds = f"{self.estimate.n_seeds} seed{'s' * (self.estimate.n_seeds > 1)}"
+            return f"{seeds}; {paired.SEEDS} are needed"
         return ""
 
     @property
@@ -369,9 +370,7 @@ class Result:
             self.unit.startswith("points") and not self.comparison.contrast_weights_name
         )
         digits = 1 if points or (self.value_of_no_effect and abs(value) >= 1) else 2
-        text = f"{value:.{digits}f}"
-        if value and not float(text):
-            text = f"{value:.1g}" if abs(value) >= 1e-4 else f"{0:.{digits}f}"
+        text = compare.format_number_with_its_sign_side(value, digits)
         sign = "+" * (self.is_effect_a_difference and value > 0 and bool(float(text)))
         return sign + text.replace("-", "−")
 
@@ -909,9 +908,8 @@ def explain_model_that_learned_little(
     count = f" in {len(faults)} of {len(measured)} runs" * (len(measured) > 1)
     place = f"on {tasks[0]}: {reach} points{count}"
     if all(level.has_collapsed for level in levels):
-        return (
-            f"{what} learned nothing {place}, no more than {levels[0].chance_score:.1f}"
-        )
+        chance = f"{levels[0].chance_score:.1f}, chance and two standard errors"
+        return f"{what} learned nothing {place}, no more than {chance}"
     half = inputs.unpruned_scores[tasks[0]] / 2
     return f"{what} stayed under half of the whole model's score {place}, half is {half:.1f}"
 

@@ -550,6 +550,10 @@ def describe_user_data_and_model(profile: ProfileName) -> list[Sentence]:
         lines.append(f"The data have {rows}{capped}.")
         if profile.tokenizer_coverage:
             lines.append(f"{profile.tokenizer_coverage.summary}.")
+        lines.append(
+            f"A training of fewer than {STEPS} steps gets more epochs, unless a page varies "
+            "them or you set them."
+        )
     settled = f"All other settings are those of profile {profile[:]}"
     return [*lines, f"{settled}; the paper's verdicts are off."]
 
@@ -808,17 +812,20 @@ def get_passage_windows_of_user_data(profile: ProfileName) -> Span | None:
     return SPAN[profile] if name and data.find_task_by_name("own", name).span else None
 
 
-def adapt_options_to_user_data(profile: ProfileName, options: Options) -> Options:
+def adapt_options_to_user_data(
+    profile: ProfileName, options: Options, epochs_are_requested: bool = False
+) -> Options:
     """Return the settings of a training or a ranking, adapted to a user's own data.
 
     A ranking is that of heads and neurons before pruning. Texts are cut to the number
     of tokens that the user chose. A training on few rows gets more epochs, so that it
-    has at least 240 steps. Without a user's data or encoder the settings stay as they
-    are.
+    has at least 240 steps, unless its epochs were requested. Without a user's data or
+    encoder the settings stay as they are.
 
     profile: size of the experiment, such as "mini"; a ProfileWithUserData, a subclass
     of str, adds a user's own data or encoder.
-    options: Train, Importance, or a dict, which stays as it is."""
+    options: Train, Importance, or a dict, which stays as it is.
+    epochs_are_requested: whether a page varies the epochs, or a user set them."""
     if not isinstance(profile, ProfileWithUserData) or isinstance(options, dict):
         return options
     if profile.length:
@@ -826,7 +833,8 @@ def adapt_options_to_user_data(profile: ProfileName, options: Options) -> Option
     if not profile.data or not isinstance(options, Train):
         return options
     rows = limit_user_data_row_counts(profile.data, profile, None, HELD_OUT[profile])[0]
-    epochs = max(options.epochs, ceil(STEPS * options.batch / rows))
+    least = 0 if epochs_are_requested else ceil(STEPS * options.batch / rows)
+    epochs = max(options.epochs, least)
     pad_to = profile.length if options.pad_to and profile.length else options.pad_to
     return replace(options, epochs=epochs, pad_to=pad_to)
 

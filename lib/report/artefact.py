@@ -203,7 +203,7 @@ class Page:
         lines: Any = frame.to_dict("records")
         if shows_comparison_counts_by_dtype:
             # A page has several comparisons, of which each takes runs of one dtype.
-            how = ", each compared with those of its own"
+            how = ": within each, models of one dtype are compared"
             self.show_remarks(
                 compare.describe_pair_counts_by_dtype(lines, mixed_runs_are=how)
             )
@@ -215,7 +215,7 @@ class Page:
             if name in changed:
                 value = json.dumps(self.parameter_values[name], ensure_ascii=False)
                 command += f" --{name} {shlex.quote(value)}"
-        how = f"not made yet: `{command}` makes what is missing"
+        how = f"`{command}` makes what is missing"
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
@@ -226,7 +226,7 @@ class Page:
                 reasons[row["spec"].name] = row["error"] or how
         self.state_by_run_name |= states
         if not any("runs missing" in line for line in self.shown_remarks):
-            missing = f"of {len(states)} runs missing"
+            missing = f"of {len(states)} runs are not made yet"
             common = Counter(reasons.values()).most_common(3)
             self.show_remarks(f"{n} {missing}: {text}" for text, n in common)
         return frame
@@ -547,6 +547,7 @@ class Page:
         *deviations_from_paper_by_profile: Mapping[ProfileName, Sequence[str]],
         claim_ids: Iterable[str] | None = None,
         answer_sentences: Iterable[str] = (),
+        opening_sentences: Iterable[str] = (),
     ) -> None:
         """Show the tested claims and the deviations from the papers; write a JSON file.
 
@@ -568,7 +569,9 @@ class Page:
         answer_sentences: sentences that answer the page's question. Without them the
         answer is made from the tested claims and the differences that the page draws.
         The answer stands below the title, and a command prints its first sentence at
-        the end."""
+        the end.
+        opening_sentences: sentences before the answer, where the page's question is not
+        that of its claims."""
         profile = self.profile[:]
         if claim_ids is None:
             claim_ids = source.list_notebook_claim_ids(self.id, profile)
@@ -601,15 +604,20 @@ class Page:
             "differs": list(self.changes_to_notebook),
             "parameters": self.parameter_values,
             "answer": self.put_toy_result_before_summary(
-                list(answer_sentences)
-                or list_main_result_sentences(
-                    verdicts, self.difference_sentences, scale, opening
-                )
+                [
+                    *opening_sentences,
+                    *(
+                        list(answer_sentences)
+                        or list_main_result_sentences(
+                            verdicts, self.difference_sentences, scale, opening
+                        )
+                    ),
+                ]
             )
             + list_training_setup_sentences(verdicts, scale),
             "counts": format_verdict_counts(verdicts),
             "counted": ", ".join(f"{n} {how}" for how, n in counted.items())
-            or ("none" if self.state_by_run_name else "none needed"),
+            or ("none" if self.state_by_run_name else "none of its own"),
             "runs": self.state_by_run_name,
             "records": source.digest_results_shown_by_notebook(self.id)
             if profile in source.SCALES

@@ -613,4 +613,5 @@ def describe_best_model_at_half_flops(frontier_table: pd.DataFrame) -> str:
         for row in models
         if row
     ]
-    return f"{task} ({source}), at half the FLOPs: {'; '.join(scores)}."
+    cost = ", at half the FLOPs," if best else ""
+    return f"{task} ({source}): {'; '.join(scores).replace(' scores', f'{cost} scores', 1)}."

@@ -98,7 +98,7 @@ def read_readme_findings() -> list[tuple[str, str]]:
     backticks. The index of pages shows them, so that they are written in README
     alone."""
     text = (paths.ROOT / "README.md").read_text().replace("`", "")
-    return re.findall(r"^\*\*(In one line\.|What to use\?)\*\* (.*)$", text, re.M)
+    return re.findall(r"^\*\*(In short\.|What to use\?)\*\* (.*)$", text, re.M)
 
 
 def summarise_paper_for_index(paper: str) -> PaperCard | None:

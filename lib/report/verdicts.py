@@ -112,7 +112,7 @@ def format_result_sentence(result: Result) -> str:
         number = f"{result.format_number(result.estimate.mean)} {result.unit}"
         return (
             f"{result.sentence}: {number} ({result.seed_count_text}){printed}; "
-            f"a verdict needs {SEEDS} seeds."
+            f"{SEEDS} seeds are needed for an interval."
         )
     seeds = "" if result.counts else f" {result.unit}{result.seed_count_in_brackets}"
     measured = f"{result.measured_effect_text}{seeds}{printed}"

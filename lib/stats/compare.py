@@ -632,7 +632,8 @@ def describe_outlying_seeds(
         several = "seeds {} have" if far.sum() > 1 else "seed {} has"
         seeds = several.format(join_texts_with_and(map(str, rows["seed"][far])))
         scores = join_texts_with_and(f"{score:.1f}" for score in rows["score"][far])
-        others = f"the others {rest.min():.1f} to {rest.max():.1f}"
+        reach = dict.fromkeys(f"{end:.1f}" for end in (rest.min(), rest.max()))
+        others = f"the others {' to '.join(reach)}"
         lines.append(f"{model}{place} on {column}: {seeds} {scores}, {others}")
     return lines
 
@@ -693,6 +694,17 @@ def format_mean_and_deviation(
     return f"{x.mean() if mean_to_show is None else mean_to_show:.1f}{deviation} ({len(x)}{beside})"
 
 
+def format_number_with_its_sign_side(value: float, digits: int) -> str:
+    """Return a number with so many decimals, or with one digit where that shows 0.
+
+    A number of at least 0.0001 is never shown as 0.0, so that a reader can see on which
+    side of 0 the end of an interval lies."""
+    text = f"{value:.{digits}f}"
+    if value and not float(text):
+        text = f"{value:.1g}" if abs(value) >= 1e-4 else f"{0:.{digits}f}"
+    return text
+
+
 def format_estimate_with_interval(
     estimate: Estimate | None, spells_out_units: bool = False
 ) -> str:
@@ -706,11 +718,16 @@ def format_estimate_with_interval(
     seeds"."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
-    ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
+    mean, low, high = (
+        format_number_with_its_sign_side(value, 1)
+        for value in (estimate.mean, estimate.low, estimate.high)
+    )
+    mean = mean if mean.startswith("-") else f"+{mean}"
+    ends = f" [{low}, {high}]" * (estimate.n_seeds >= SEEDS)
     if spells_out_units:
         seeds = "1 seed" if estimate.n_seeds == 1 else f"{estimate.n_seeds} seeds"
-        return f"{estimate.mean:+.1f}{ends} points, {seeds}".replace("-", "−")
-    return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
+        return f"{mean}{ends} points, {seeds}".replace("-", "−")
+    return f"{mean}{ends} ({estimate.n_seeds})"
 
 
 def make_score_table_by_task(

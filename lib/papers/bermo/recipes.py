@@ -264,6 +264,7 @@ def make_pruning_settings(
         raise Refused(f"the kept share is {kept_share}: take one above 0, at most 1")
     options: Json = dict(METHODS[method], final_lambda=penalty_weight or 0.0)
     kind = options["method"]
+    epochs_are_requested = bool(epochs)
     if profile == "paper":
         check_known_name("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
@@ -271,7 +272,7 @@ def make_pruning_settings(
             3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0
         )
     train = make_train_settings(MASKED, profile, task, epochs=epochs, lr=learning_rate)
-    train = grids.adapt_options_to_user_data(profile, train)
+    train = grids.adapt_options_to_user_data(profile, train, epochs_are_requested)
     capped = profile != "paper" and make_bermo_data_descriptor(profile, task).get(
         "rows"
     )
@@ -337,11 +338,11 @@ def pruned_spec(
         task,
         model_name,
         targets=TAUGHT if distillation_weight else grids.LABELS,
-        train=train,
         prune=prune,
         frozen="embeddings",
         alpha=distillation_weight or None,
     )
+    args["train"] = train
     guide = unpruned_model_spec(profile, task) if distillation_weight else None
     return Spec(
         "fineprune", args, {"start": pretrained_encoder_spec(profile), "teacher": guide}

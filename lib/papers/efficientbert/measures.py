@@ -161,7 +161,7 @@ def estimate_speed_up_over_reference(
 MEASURES = {
     "last loss": Measure("of the loss", compute_by_run=list_final_losses),
     "share of steps": Measure(
-        "of the steps to the loss that training from scratch ends on",
+        "of the steps",
         compute_by_run=list_shares_of_steps_to_final_loss_from_scratch,
         value_of_no_effect=1.0,
     ),

@@ -48,14 +48,10 @@ def show_distance_to_teacher(page: Page, runs: Runs) -> None:
     frame = page.collect_result_frame(list(distillations.values()), if_missing="skip")
     measured = frame[frame["distance"].notna()] if "distance" in frame else frame[:0]
     finished = int(frame["run"].notna().sum())
-    missing = len(distillations) - finished
     note = (
-        f"{len(measured)} of {finished} finished distillations have these numbers: runs "
-        "that are older did not keep them."
+        f"{len(measured)} of {len(distillations)} distillations have a record with these "
+        f"numbers. {finished - len(measured)} records are older and lack them."
     )
-    note += (
-        f" {missing} more have no record, though their students may have one."
-    ) * bool(missing)
     page.show_remarks([note])
     table = {
         f"{model}, {m:g}/12, {task}": {

@@ -155,7 +155,11 @@ def finetuned_unpruned_spec(
         TEACHER, profile, task, () if task in TEN else LONG, epochs=epoch_count
     )
     spec = grids.teacher_spec(profile, task, train=train)
-    return replace(spec, inputs={"start": pretrained_model_spec(profile, model)})
+    return replace(
+        spec,
+        args=spec.args | {"train": train},
+        inputs={"start": pretrained_model_spec(profile, model)},
+    )
 
 
 @cache_results_while_enabled
@@ -207,11 +211,14 @@ def make_train_settings(
     nothing."""
     train = settings_by_profile[profile]
     changes = {n: v for n, v in changes.items() if v}
+    epochs_are_requested = "epochs" in changes
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
     if profile == "paper" and task in tasks_with_fewer_epochs:
         changes.setdefault("epochs", 3)
-    return grids.adapt_options_to_user_data(profile, replace(train, **changes))
+    return grids.adapt_options_to_user_data(
+        profile, replace(train, **changes), epochs_are_requested
+    )
 
 
 def make_training_rows_descriptor(
