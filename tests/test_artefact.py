@@ -196,7 +196,7 @@ def test_each_run_is_counted_once_and_why_it_is_missing_is_told_once(page, monke
     page.collect_result_frame(ROWS[:3], if_missing="skip")
     page.show_verdicts_and_write_json()
     assert (
-        page.html().count("2 of 4 runs missing: no checkpoint: make offline-models")
+        page.html().count("2 of 4 runs are missing: no checkpoint: make offline-models")
         == 1
     )
     assert page.html().count("make offline-models") == 1
@@ -222,7 +222,7 @@ def test_a_page_tells_how_many_comparisons_have_which_dtype(page, monkeypatch):
     page.collect_result_frame(rows((one, one), (one, one)))
     assert "compared" not in page.html()
     page.collect_result_frame(rows((one, one), (other, other), (one, other)))
-    told = "1 in bfloat16, 1 in float32; 1 with runs of two dtypes, each compared with"
+    told = "1 in bfloat16, 1 in float32; 1 with runs of two dtypes: within"
     assert page.html().count(told) == 1
 
 

@@ -199,7 +199,7 @@ def test_not_measured_comes_before_all_else():
     few = replace(sure, estimate=replace(sure.estimate, n_seeds=2))
     assert (few.verdict_word, few.unmeasured_reason) == (
         NOT_MEASURED,
-        "2 of at least 3 seeds are there",
+        "2 seeds; 3 are needed",
     )
     assert (
         few.measured_effect_text == "+1.5 (2 seeds)"
@@ -617,7 +617,7 @@ def test_three_seeds_make_an_interval_and_those_that_are_lacking_are_counted(
     )
     if done == 2:
         assert found.measured_effect_text == "+10.0 (2 seeds)" and found.p_value is None
-        assert found.unmeasured_reason == "2 of at least 3 seeds are there"
+        assert found.unmeasured_reason == "2 seeds; 3 are needed"
     if not done:
         assert (found.measured_effect_text, found.unmeasured_reason) == (
             "–",

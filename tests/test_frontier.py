@@ -135,6 +135,18 @@ def test_one_stage_is_as_long_as_two(task, epochs, anywhere):
         assert made[name].args["train"]["epochs"] == epochs, name
 
 
+@pytest.mark.papers("bermo")
+def test_a_method_without_settings_for_a_task_is_left_out(anywhere):
+    """The page's own example of tasks must work at each profile."""
+    for profile in ("mini", "paper"):
+        named = {"profile": profile, "tasks": ["SST-2", "CoLA"], "seeds": [10]}
+        models = {(row["task"], row["model"]) for row in grid(**named)}
+        assert ("SST-2", "Fine-pruned BERMo") in models and ("CoLA", "Width") in models
+        assert ("CoLA", "Fine-pruned BERMo") not in models
+        with pytest.raises(Refused, match="'CoLA'"):
+            grid(**named, methods=["Whole", "Fine-pruned BERMo"])
+
+
 def test_an_unknown_method_names_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'GhostBERT'"):
         grid(methods=["GhostBRT"])

@@ -376,10 +376,7 @@ def test_words_are_explained_on_90_and_on_the_index_and_in_the_readme(tmp_path, 
         "agrees (weaker than printed) †" in page
         and "Printed numbers computed again: 1 of 2" in page
     )
-    assert (
-        "2 of at least 3 seeds are there" in page
-        and "explained on the page 90_claims" in page
-    )
+    assert "2 seeds; 3 are needed" in page and "explained on the page 90_claims" in page
     assert "the interval lies in the region" not in page
     lines = [line for _, line in verdict.WORDS.values()]
     plain = html.unescape(index)

@@ -1254,6 +1254,23 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     )
 
 
+@pytest.mark.papers("bermo", "nas_pruning")
+@pytest.mark.parametrize(
+    "page",
+    ["bermo_f05_convergence", "nas_t02_teachers", "nas_t03_tinybert_reproduction"],
+)
+def test_epochs_that_a_page_varies_stay_on_few_rows(page, tsv, encoder):
+    mine = grids.ProfileWithUserData("mini", tsv, encoder(12))
+    grid = notebook.execute_grid_cell_and_list_rows_by_variable(
+        notebook.find_notebook_path(page), grids.get_notebook_parameters(mine)
+    )["grid"]
+    labels = {tuple(v for k, v in row.items() if k != "spec") for row in grid}
+    assert len(labels) == len(grid) == len({row["spec"].name for row in grid}) > 1
+    for row in grid:
+        if "epochs" in row:
+            assert row["spec"].args["train"]["epochs"] == row["epochs"]
+
+
 def test_a_length_is_that_of_everything_that_reads(tsv, encoder, capsys):
     model = encoder(12)
     mine = grids.ProfileWithUserData("mini", tsv, model, 24)

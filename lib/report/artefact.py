@@ -215,7 +215,7 @@ class Page:
             if name in changed:
                 value = json.dumps(self.parameter_values[name], ensure_ascii=False)
                 command += f" --{name} {shlex.quote(value)}"
-        how = f"`{command}` makes what is missing"
+        how = f"`{command}` makes them"
         for row in lines:
             if run := row["run"]:
                 states[run.name] = MADE[run.origin]
@@ -225,8 +225,8 @@ class Page:
                 states[row["spec"].name] = row["state"]
                 reasons[row["spec"].name] = row["error"] or how
         self.state_by_run_name |= states
-        if not any("runs missing" in line for line in self.shown_remarks):
-            missing = f"of {len(states)} runs are not made yet"
+        if not any("runs are missing" in line for line in self.shown_remarks):
+            missing = f"of {len(states)} runs are missing"
             common = Counter(reasons.values()).most_common(3)
             self.show_remarks(f"{n} {missing}: {text}" for text, n in common)
         return frame
