@@ -205,7 +205,7 @@ def list_planned_runs_of_notebooks(
         lines.append(f"in full: --data {shlex.quote(full)}")
     print(*lines, sep="\n", end="\n" * bool(lines))
     matches = notebook.find_notebooks(args.pattern)
-    suited = {}
+    suited, left_out = {}, ""
     for path in matches:
         name = notebook.make_notebook_id(path)
         if planned.notebook_lists_runs_at_profile(args.profile, name):
@@ -222,7 +222,8 @@ def list_planned_runs_of_notebooks(
                 declared = notebook.read_parameter_declarations(path)
                 if lacking := values.keys() - declared.keys():
                     parameters = " or ".join(sorted(lacking))
-                    print(f"  left out {name}: it takes no {parameters}")
+                    left_out = f"{name}: it takes no {parameters}"
+                    print(f"  left out {left_out}")
                     continue
                 grids[path] = notebook.execute_grid_cell_and_list_rows_by_variable(
                     path, values, include_rows_of_recorded_runs=False
@@ -230,6 +231,8 @@ def list_planned_runs_of_notebooks(
             except Refused as error:
                 absent[path] = error
                 print(f"  cannot   {name}: {str(error).removeprefix(f'{name}: ')}")
+    if left_out and not grids and not absent:
+        raise Refused(f"nothing is left to do ({left_out}); fix: leave that out")
     return grids, absent, Store()
 
 
@@ -685,6 +688,8 @@ def main(command_line: Sequence[str] | None = None) -> ExitStatus:
             set_missing_home_and_user_variables(stack)
             return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
+        # A second signal, as `timeout` sends, must not interrupt the end.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if "lib.cluster.executors" in sys.modules:
             sys.modules["lib.cluster.executors"].kill_fork_server()
         print(

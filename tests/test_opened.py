@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard
 import lib
 from lib import data
 from lib.__main__ import main
+from lib.core.names import Refused
 from lib.core.options import Train
 from lib.core.spec import Spec
 from lib.core.store import Store
@@ -66,6 +67,20 @@ def test_of_a_record_and_a_run_of_one_name_the_run_is_opened(
     monkeypatch.setattr(opened, "Store", lambda: both)
     assert both.find_run(CHAIN["model"]).origin == "record"
     assert opened.find_run_by_name(runs["model"].name).origin == "run"
+
+
+def test_a_run_that_failed_is_shown_with_its_error(here, tmp_path, monkeypatch):
+    """Commands name such a run, so a reader types its name."""
+    folder = tmp_path / "runs" / "finetune-0123456789ab" / "3.part"
+    folder.mkdir(parents=True)
+    status = {"state": "failed", "error": "no rows", "traceback": "line 7\nno rows"}
+    (folder / "status.json").write_text(json.dumps(status))
+    store = Store(tmp_path / "runs", tmp_path / "records")
+    monkeypatch.setattr(opened, "Store", lambda: store)
+    with pytest.raises(
+        Refused, match=r"0123456789ab/3 has not finished .failed.: line 7"
+    ):
+        opened.find_run_by_name("finetune-0123456789ab")
 
 
 def test_a_run_of_a_generated_task_keeps_its_weights(here):

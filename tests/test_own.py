@@ -1254,6 +1254,19 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     )
 
 
+@pytest.mark.papers("ghostbert")
+def test_figure_1_counts_heads_of_an_encoder_with_other_than_twelve(encoder):
+    """Widths are in twelfths: 3/12 of 8 heads are 2."""
+    mine = grids.ProfileWithUserData("toy", model=encoder(8))
+    path = notebook.find_notebook_path("ghostbert_f01_accuracy_vs_cost")
+    cells = ["".join(c["source"]) for c in json.loads(path.read_text())["cells"]]
+    names = {"ghostbert": ghostbert, "tokens": 64}
+    exec(next(c for c in cells if "def count" in c).partition("measured = ")[0], names)
+    shares = [names["share"](mine, "Prune", m) for m in (3, 12)]
+    assert shares == pytest.approx([25, 100], abs=2)
+    assert names["share"](mine, "Distilled", 12) == pytest.approx(100)
+
+
 @pytest.mark.papers("bermo", "nas_pruning")
 @pytest.mark.parametrize(
     "page",

@@ -224,6 +224,21 @@ def test_what_a_kill_left_enters_neither_a_run_nor_a_record(store):
     assert not list(store.copy_run_to_records(run).rglob(".*")) and store.find_run(SPEC)
 
 
+def test_a_complete_run_that_a_kill_kept_from_its_name_is_adopted(store, monkeypatch):
+    """Its training is not made again; a damaged one is."""
+    writer = RunWriter(store, SPEC, {}, keep_weights=True)
+    (writer.folder / "model").mkdir()
+    (writer.folder / "model" / "config.json").write_text("{}")
+    writer.write_final_files({"accuracy": 0.5}, {})
+    monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"accuracy": 1.0})
+    assert store.find_run(SPEC) is None
+    assert execute.execute(SPEC, store).metrics == {"accuracy": 0.5}
+    folder = store.find_run(SPEC).folder
+    folder.rename(store.get_unfinished_folder_path(SPEC))
+    (store.get_unfinished_folder_path(SPEC) / "metrics.json").write_text("{}")
+    assert execute.execute(SPEC, store).metrics == {"accuracy": 1.0}
+
+
 def test_what_a_kill_left_beside_a_file_is_removed_when_it_is_old(tmp_path):
     """A young one may be at work, also of a process with the same number elsewhere."""
     names = (

@@ -181,6 +181,7 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
         ),
         ({"op": "cutt", "heads": 3}, {}, "unknown surgery: 'cutt'; did you mean 'cut'"),
         ({"heads": 3}, {}, "unknown surgery: None"),
+        ({"op": "layer_droping"}, {}, "did you mean 'layer_dropping'"),
         ({"op": "a.b"}, {}, "unknown surgery: 'a.b' .allowed: cut, keep, gates"),
         ({"op": "../cut"}, {}, "unknown surgery: '../cut'; did you mean 'cut'"),
         (ADD | {"kind": "dwconf"}, {}, "Ghost.kind is 'dwconf'; allowed: 'dwconv'"),

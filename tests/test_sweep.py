@@ -291,6 +291,16 @@ def test_expected_seconds_are_the_median_of_runs_of_the_kind(store):
     ) == count_core_seconds(store.find_run(one).status)
 
 
+def test_runs_of_this_machine_are_read_before_many_records(store, monkeypatch):
+    own = SimpleNamespace(
+        origin="run", folder=done(store, teacher().with_seed(0)).folder
+    )
+    many = [SimpleNamespace(origin="record", folder=store.runs)] * 301
+    monkeypatch.setattr(store, "iterate_finished_runs", lambda _: iter([*many, own]))
+    spec = teacher().with_seed(7)
+    assert sweep.TimeForecast(store).forecast_run_core_seconds(spec) is not None
+
+
 def test_a_chain_keeps_one_worker_busy_alone():
     """A teacher of 5 s, then four students of 3 s on two workers: 5 + 6."""
     first = teacher().with_seed(0)

@@ -2,6 +2,7 @@
 runs."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from conftest import finetuned, untrained
 from test_importance import batches, loss_of, rows
 
 from lib import data
+from lib.core.execute import find_place_in_method_file
 from lib.core.names import Refused
 from lib.core.options import Distil, Importance, Numerics, Train
 from lib.core.spec import Spec, to_plain_json
@@ -244,3 +246,13 @@ def test_only_the_ranking_differs_from_width(anywhere):
     assert frontier.count_method_flops("mini", name, 3) == frontier.count_method_flops(
         "mini", "Width", 3
     )
+
+
+def test_the_error_of_a_method_names_its_line():
+    """A progress line has no traceback, so it says where a reader's own file failed."""
+    model = torch.nn.Linear(2, 2)  # It has no layers to rank.
+    with pytest.raises(Exception) as error:
+        taylor_importance.compute_importance_scores(model)
+    place = find_place_in_method_file(error.value)
+    assert re.fullmatch(r" \(lib/methods/taylor_importance.py:\d+\)", place), place
+    assert find_place_in_method_file(ValueError("elsewhere")) == ""

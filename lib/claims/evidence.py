@@ -142,7 +142,7 @@ def select_plan_lines(
     check_known_name(
         "profile with a plan",
         profile,
-        [n for n in grids.PROFILES if planned.read_run_plan(n)],
+        [SCALE, *(n for n in grids.PROFILES if planned.read_run_plan(n))],
     )
     every = planned.read_run_plan(profile)
     ids = grids.select_values_by_label(

@@ -171,13 +171,14 @@ class TimeForecast:
         """Read the times of the finished runs of a step into this forecast, once.
 
         Other runs of the same step (kind of work) are predicted from them. At most 300
-        runs are read; damaged runs are skipped.
+        runs are read, those of this machine first; damaged runs are skipped.
 
         step_name: a kind of work, such as "finetune"."""
         if step_name in self.read:
             return
         self.read.add(step_name)
-        for run in list(self.store.iterate_finished_runs(f"{step_name}-*"))[:300]:
+        runs = self.store.iterate_finished_runs(f"{step_name}-*")
+        for run in sorted(runs, key=lambda run: run.origin == "record")[:300]:
             # Skip runs whose files are damaged or lack an entry.
             with suppress(ValueError, KeyError, OSError):
                 body = read_json(run.folder / "spec.json")
@@ -312,7 +313,6 @@ def execute_specs(
     }
     waiting = dict(todo)
     running: dict[Any, Spec] = {}
-    began: dict[Spec, float] = {}
     ended: set[Spec] = set()
     lost: ErrorBySpec = {}
     needed = {spec: executors.estimate_resources(spec) for spec in todo}
@@ -333,20 +333,21 @@ def execute_specs(
                     checkpoint_interval_seconds,
                     resources=needed[spec],
                 )
-                running[future], began[spec] = spec, time.monotonic()
+                running[future] = spec
             if not running:
                 break
             for future in executor.wait_for_any_finished_call(0.5):
                 spec = running.pop(future)
                 try:
-                    took, error = future.result()
+                    took, error, passed = future.result()
                 except Exception as death:
                     why = "its worker died; the next command resumes it"
-                    took, error = 0.0, f"{why} ({format_error_in_one_line(death)})"
+                    error = f"{why} ({format_error_in_one_line(death)})"
+                    took = passed = 0.0
                 if error:
                     lost[spec] = error
                     continue
-                bar.add_finished_run(spec, took, time.monotonic() - began[spec])
+                bar.add_finished_run(spec, took, passed)
                 ended.add(spec)
                 if call_after_run:
                     call_after_run(spec)
@@ -409,7 +410,8 @@ class ProgressBar:
 
         spec: the description of the run.
         core_seconds: its CPU seconds over all cores.
-        clock_seconds: the seconds that passed on the clock."""
+        clock_seconds: the seconds that passed on the clock. Like `core_seconds` they
+        are those of all attempts, so that a resumed run does not look fast."""
         self.clock.add_finished_run(spec, core_seconds)
         self.core += core_seconds
         self.wall += clock_seconds

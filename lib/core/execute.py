@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lib.core import disk, paths, processor
-from lib.core.names import format_error_in_one_line
+from lib.core.names import Refused, format_error_in_one_line
 from lib.core.spec import Spec, make_spec_from_json, uses_toy_data
 from lib.core.steps import STEPS, find_step_function
 from lib.core.store import (
@@ -70,6 +70,17 @@ def execute(
 def _execute_and_save(
     spec: Spec, store: Store, keep_weights: bool, checkpoint_interval_seconds: float
 ) -> Run:
+    keep_weights = (keep_weights or uses_toy_data(spec.args)) and STEPS[
+        spec.step
+    ].saves_weights
+    # A process that was killed after its last write left a complete run, which lacks
+    # only its final name.
+    left = Run(store.get_unfinished_folder_path(spec), "run")
+    with suppress(disk.Damaged, OSError):
+        left.check_files_and_spec(spec, check_weights=True)
+        has_model = left.model_folder.exists() or not keep_weights
+        if has_model and left.status["state"] == "finished":
+            return store.rename_finished_run_folder(spec)
     # `execute` returns the finished run of an input. It makes the run again if another
     # process has deleted its weights since the present run was planned.
     inputs = {
@@ -81,9 +92,6 @@ def _execute_and_save(
     # Read the hash of the git commit now, and cache it. It is saved after the run, when
     # another commit may be checked out.
     read_commit_hash_as_dict()
-    keep_weights = (keep_weights or uses_toy_data(spec.args)) and STEPS[
-        spec.step
-    ].saves_weights
     writer = RunWriter(store, spec, inputs, keep_weights, checkpoint_interval_seconds)
     try:
         args = spec.resolve_step_arguments(
@@ -99,7 +107,8 @@ def _execute_and_save(
             writer.write_status("stopped")
         raise
     except Exception as error:
-        failure = {"error": format_error_in_one_line(error)}
+        place = find_place_in_method_file(error)
+        failure = {"error": format_error_in_one_line(error) + place}
         try:
             writer.write_status("failed", **failure, traceback=traceback.format_exc())
         except OSError:  # On a full disk an existing file can still be overwritten.
@@ -107,6 +116,20 @@ def _execute_and_save(
                 writer.write_status("failed", overwrite_in_place=True, **failure)
         raise
     return store.rename_finished_run_folder(spec)
+
+
+def find_place_in_method_file(error: Exception) -> str:
+    """Return " (lib/methods/NAME.py:LINE)" where a method of `lib/methods` failed.
+
+    A user may have written this method, so the line of progress names the place. It is
+    "" where no such file took part, and for Refused, which explains itself."""
+    own_files = [
+        f" ({paths.format_project_path(frame.filename)}:{frame.lineno})"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).parent == paths.ROOT / "lib" / "methods"
+        and Path(frame.filename).name != "__init__.py"
+    ]
+    return "" if isinstance(error, Refused) or not own_files else own_files[-1]
 
 
 def describe_run_environment(spec: Spec) -> Json:
@@ -155,6 +178,7 @@ def read_commit_hash_as_dict() -> dict[str, str]:
 class WorkerResult(NamedTuple):
     core_seconds: float | None  # CPU seconds over all cores; None after an error.
     error: str  # Error message in one line; "" after success.
+    clock_seconds: float = 0.0  # Like `core_seconds` over all attempts of the run.
 
 
 def execute_in_worker(
@@ -181,7 +205,8 @@ def execute_in_worker(
     try:
         store = Store(runs_folder, records_folder)
         run = execute(spec, store, keep_weights, checkpoint_interval_seconds)
-        return WorkerResult(count_core_seconds(run.status), "")
+        seconds = count_core_seconds(run.status)
+        return WorkerResult(seconds, "", run.status["seconds"])
     except Exception as error:
         return WorkerResult(None, format_error_in_one_line(error))
     finally:

@@ -302,15 +302,16 @@ def require_checkpoint_folder(checkpoint_name: str) -> Path:
 def digest_local_checkpoint(checkpoint_name: str) -> str:
     """Return the SHA-256 digest of a local pretrained checkpoint, as 64 hex digits.
 
-    It identifies the model from which a training run starts. For a published checkpoint
-    it is the digest of the file of weights. For a user's folder it is a digest of all
-    files, tokenizer and configuration included. Raises Absent where the checkpoint is
+    It identifies the model from which a training run starts. For a checkpoint of
+    `data/digests.json`, on which recorded runs rest, it is the digest of the file of
+    weights. For any other it is a digest of all files, tokenizer and configuration
+    included. Raises Absent where the checkpoint is
     missing.
 
     checkpoint_name: a name such as "bert-base-uncased", or the full path of a user's
     folder."""
     folder = require_checkpoint_folder(checkpoint_name)
-    if not Path(checkpoint_name).is_absolute():
+    if f"models/{checkpoint_name}" in read_committed_data_digests():
         return disk.digest_file(folder / WEIGHTS)
     files = sorted(list_checkpoint_files(folder))
     return disk.digest_bytes(

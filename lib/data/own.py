@@ -321,7 +321,8 @@ def _find_split_files(path: Path) -> tuple[dict[SplitName, Path], list[Remark]]:
         }, remarks
     if tables:
         given = f"no file train in {location!r}, but {', '.join(tables)}"
-        file = shlex.quote(str(path / [*tables][0]))
+        first = next((name for name in tables if "train" in name.lower()), [*tables][0])
+        file = shlex.quote(str(path / first))
         raise Absent(f"{given}; fix: name one so, or name a file: --data {file}")
     kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
     why, sheet = "nothing lies there", ""

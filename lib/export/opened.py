@@ -21,7 +21,7 @@ from lib.core import disk
 from lib.core.names import Absent, Refused
 from lib.core.spec import Spec, make_spec_from_json
 from lib.core.steps import STEPS
-from lib.core.store import Run, Store
+from lib.core.store import Run, Store, read_run_status
 from lib.core.types import ProfileName
 from lib.data import DataDescriptor, Task
 
@@ -209,7 +209,8 @@ def find_run_by_name(name_part: str) -> Run:
     Runs committed to git and runs of this machine are searched. Where a run is in both
     places, that of this machine is returned, because only it can have weights. A part
     of the name suffices if no other run's name has it. Raises Refused, with names to
-    choose from, where no run or several fit.
+    choose from, where no run or several fit, and with state and error of a run that has
+    not finished.
 
     name_part: such as "finetune-0a1b2c3d4e5f/0" (kind of work, digest, seed), or a
     part."""
@@ -219,6 +220,13 @@ def find_run_by_name(name_part: str) -> Run:
         if name_part in runs
         else [other for other in runs if name_part in other]
     )
+    if not hits:
+        for folder in Store().list_unfinished_folders():
+            name = f"{folder.parent.name}/{folder.stem}"
+            if name_part in name:
+                status = read_run_status(folder)
+                error = status.get("traceback") or status.get("error") or "no error"
+                raise Refused(f"{name} has not finished ({status['state']}): {error}")
     if len(hits) != 1:
         first = ", ".join((hits or list(runs))[:9])
         raise Refused(

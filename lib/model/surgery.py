@@ -104,5 +104,9 @@ def find_surgery_function(operation_name: str) -> Callable[..., SurgeryReport]:
                 continue
             if prune := getattr(module, "prune", None):
                 return prune
-        check_known_name("surgery", operation_name, OPERATIONS)
+        try:
+            methods = import_module("lib.methods").METHODS.values()
+        except ImportError:  # An exported model has no other methods.
+            methods = ()
+        check_known_name("surgery", operation_name, [*OPERATIONS, *methods])
     return OPERATIONS[operation_name]

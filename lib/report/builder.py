@@ -54,6 +54,29 @@ def digest_shared_page_inputs() -> Digest:
     return disk.digest_bytes(b"".join(file.read_bytes() for file in sorted(files)))
 
 
+# The page on which readers choose recorded runs, and the pages whose runs it draws.
+LIVE_PAGE, ITS_RUNS = "explore", ("91_frontier", "ghostbert_f03_kernel_size")
+RECORDED_TABLES = ("verdicts.csv", "runs.csv", "arithmetic.csv")
+
+
+def digest_results_beside_own_runs(notebook_id: str) -> list[Digest]:
+    """Return digests of the results that a page shows beside runs of its own.
+
+    They are the recorded results of its claims. A summary and the live page rest on the
+    tables of all comparisons too, and a page of `bench` on the measurements of speed."""
+    shown, tables = [notebook_id], []
+    if notebook_id == LIVE_PAGE:
+        shown += ITS_RUNS
+    if notebook_id in (*judging.SUMMARIES.split(), LIVE_PAGE):
+        tables = [paths.records_root() / name for name in RECORDED_TABLES]
+    elif notebook_id.startswith("bench_"):
+        tables = sorted((paths.ROOT / "figures" / "bench").glob("*.csv"))
+    return [
+        *map(judging.digest_results_shown_by_notebook, shown),
+        *(disk.digest_file(table) for table in tables if table.exists()),
+    ]
+
+
 def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
     """Return a digest of all that a notebook's HTML page is made from.
 
@@ -64,8 +87,7 @@ def digest_page_inputs(builder: PageBuilder, store: Store) -> Digest:
 
     builder: the state of the page.
     store: where finished runs are looked up."""
-    recorded = judging.digest_results_shown_by_notebook(builder.notebook_id)
-    results: list[Any] = [recorded]
+    results: list[Any] = digest_results_beside_own_runs(builder.notebook_id)
     for row in chain(*builder.rows_by_variable.values()):
         status = store.find_run_with_state(row.spec)
         run = status["run"]

@@ -9,7 +9,7 @@ TINY = 1e-12  # Smaller probabilities are raised to it, so that logarithms are f
 def compute_kl_divergence(
     first_distribution: np.ndarray, second_distribution: np.ndarray
 ) -> np.ndarray:
-    """Return KL(distribution || reference) in nats, a distance of attention maps.
+    """Return KL(first || second) in nats, a distance of attention maps.
 
     Both arrays are probabilities [..., T] that sum to 1 over the last axis; the result
     is [...]. Probabilities below 1e-12 are raised to it, so that the result is
