@@ -391,8 +391,10 @@ def test_steps_are_whole_before_the_next_and_seeds_within_a_step():
     assert {spec.step for spec in specs[len(students) :]} == {"retrain"}
     with pytest.raises(ValueError, match="unknown claim of the plan: 'G9'"):
         evidence.select_plan_lines("base", ["G9"])
-    with pytest.raises(ValueError, match="unknown profile with a plan: 'mini'"):
-        evidence.select_plan_lines("mini")
+    with pytest.raises(
+        ValueError, match="unknown profile with a plan, beside mini: 'toy'"
+    ):
+        evidence.select_plan_lines("toy")
 
 
 @pytest.mark.papers("nas_pruning")

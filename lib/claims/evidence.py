@@ -139,11 +139,8 @@ def select_plan_lines(
 
     profile: the size of the experiments, such as "base".
     claim_ids: such as ["G1"]; None for all."""
-    check_known_name(
-        "profile with a plan",
-        profile,
-        [SCALE, *(n for n in grids.PROFILES if planned.read_run_plan(n))],
-    )
+    with_plan = [n for n in grids.PROFILES if planned.read_run_plan(n)]
+    check_known_name(f"profile with a plan, beside {SCALE}", profile, with_plan)
     every = planned.read_run_plan(profile)
     ids = grids.select_values_by_label(
         "claim of the plan",
