@@ -81,15 +81,15 @@ def test_the_printed_settings_are_those_of_the_specs():
     for cell in cells[3:6]:
         exec(cell, names)
     table = names["table"]
-    assert table.columns.tolist() == [("published", "Value"), ("in Specs", "Value")]
+    assert table.columns.tolist() == [("published", "Value"), ("used here", "Value")]
     numbers = table[table["published", "Value"].str.fullmatch(r"-?[\d.]+(e-?\d+)?")]
-    there = numbers[numbers["in Specs", "Value"] != "–"]
+    there = numbers[numbers["used here", "Value"] != "–"]
     assert (
         len(there) == 66
         and not paper_settings.mark_cells_that_differ_from_paper(there).to_numpy().any()
     )
     assert set(
-        numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]
+        numbers.index.get_level_values(1)[numbers["used here", "Value"] == "–"]
     ) == {
         "optimization steps",
         "GPUs",
@@ -98,7 +98,7 @@ def test_the_printed_settings_are_those_of_the_specs():
         "randomly selected worse candidates shown",
     }
     adam = table[table.index.get_level_values(1) == "optimizer"]
-    assert adam["in Specs", "Value"].item() == "AdamW"
+    assert adam["used here", "Value"].item() == "AdamW"
     assert (
         paper_settings.mark_settings_differing_from_paper(adam).iloc[0].tolist()[1]
         == "AdamW ≠"

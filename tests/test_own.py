@@ -231,6 +231,24 @@ def test_half_a_character_is_told_with_its_row(tmp_path):
     refused(path, r"a.jsonl, row 4.*half a character, .*ud83d.*; fix: mend or drop")
 
 
+def test_named_columns_of_a_wrong_number_are_told(tmp_path):
+    """The reader named columns, so the message speaks of these."""
+    body = [
+        {"a": text, "b": "x y", "c": n, "d": label}
+        for n, (text, label) in enumerate(reviews())
+    ]
+    path = put(tmp_path, "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in body))
+    told = ".*; expected one or two texts and a label; fix: name them, the label last"
+    refused(f"{path}: a, b, c, d", f"4 named columns{told}")
+    refused(f"{path}: a", f"1 named column{told}")
+
+
+def test_lists_in_a_column_are_refused_with_a_fix_for_the_column(tmp_path):
+    body = [{"tokens": text.split(), "label": label} for text, label in reviews()]
+    path = put(tmp_path, "a.jsonl", "".join(f"{json.dumps(row)}\n" for row in body))
+    refused(f"{path}: tokens, label", r"a cell \[.*; fix: make one text of it, or drop")
+
+
 def test_answers_at_an_unknown_place_are_refused(tmp_path):
     """-1 is also what a search for a text gives that is not there."""
     content = questions()
@@ -1357,7 +1375,7 @@ def advice(whole, low, floors, gap=None, is_own=True, cautions=(), models=()):
         seeds=1,
         task="reviews",
     )
-    page = SimpleNamespace(show_remarks=print)
+    page = SimpleNamespace(show_remarks=lambda lines, **_: print(lines))
     names = dict(
         points=points, floors=floors, has_runs=True, cost="flops", share=0.5, limit=50.0
     )

@@ -113,7 +113,10 @@ def convert_cell_to_text(cell_value: Any, error_location: str) -> str:
 
     error_location: the file and line of the cell, for the error."""
     if isinstance(cell_value, (list, dict, bytes)):
-        fault, fix = f"a cell {cell_value!r:.60}", "mend or drop the row"
+        fault, fix = (
+            f"a cell {cell_value!r:.60}",
+            "make one text of it, or drop the row",
+        )
         raise make_file_content_error(error_location, fault, "text or a number", fix)
     if cell_value is None or cell_value != cell_value:
         return ""

@@ -187,6 +187,13 @@ def find_text_and_label_columns(
     ]
     chosen = [*texts, *labels]
     is_clear = len(labels) == 1 and len(texts) in (1, 2) and not unclear
+    if chosen_columns and not is_clear:
+        raise make_file_content_error(
+            error_location,
+            f"{len(chosen_columns)} named column{'s' * (len(chosen_columns) > 1)}",
+            "one or two texts and a label",
+            "name them, the label last",
+        )
     if not is_clear or any(header.count(name) > 1 for name in chosen):
         raise _make_unclear_columns_error(error_location, header, columns)
     unused: dict[str, list[str]] = {}
