@@ -121,6 +121,11 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
         assert [cell[-3:] for cell in cells] == [f"({n})"] * 2
         assert table["EfficientBERT"]["here", "MRPC"].endswith("(3)")
         assert {cells["here", "average"][-3:] for cells in table.values()} == {f"({n})"}
+        averages = compare.collect_averages_over_tasks([table])
+        assert (
+            averages["here", "EfficientBERT"]
+            == table["EfficientBERT"]["here", "average"]
+        )
         means = [float(cell.split()[0]) for cell in cells]
         pairs = compare.pair_runs_of_models(
             told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED
@@ -133,6 +138,12 @@ def test_cells_of_a_table_differ_as_pairs_do(frame):
         "(2)",
         "(3)",
     ]
+    alone = compare.make_score_table_by_task(
+        lean[lean["task"] == "QQP"], PRINTED, "here"
+    )
+    assert set(compare.collect_averages_over_tasks([alone]).values()) == {
+        cells["here", "QQP"] for cells in alone.values()
+    }
     apart = frame[
         frame["seed"].eq(0) == frame["model"].eq("Base Model")
     ]  # no seed in common

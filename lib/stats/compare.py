@@ -799,6 +799,23 @@ def make_score_table_by_task(
     return table
 
 
+def collect_averages_over_tasks(
+    score_tables: Iterable[ScoreTable],
+) -> dict[tuple[str, Any], str]:
+    """Return {(source, name of a row): text} of the averages in tables of scores.
+
+    A page shows them alone where a paper prints only averages. With a single task the
+    text is that of its score.
+
+    score_tables: tables of `make_score_table_by_task`, one for each source."""
+    averages = {}
+    for name, row in (item for table in score_tables for item in table.items()):
+        for (source, title), text in row.items():
+            if title == "average" or (source, name) not in averages:
+                averages[source, name] = text
+    return averages
+
+
 def estimate_difference(
     runs_frame: pd.DataFrame,
     method_name: str,
