@@ -609,9 +609,9 @@ def describe_best_model_at_half_flops(frontier_table: pd.DataFrame) -> str:
     best = frontier.find_best_affordable_model(rows, "flops", 0.5)
     models = [best, *rows[rows["method"] == "Whole"].to_dict("records")]
     scores = [
-        f"{row['model']} scores {format_score_with_interval(row)}"
+        f"{row['model']}{', at half the FLOPs,' * (row is best)} scores "
+        f"{format_score_with_interval(row)}"
         for row in models
         if row
     ]
-    cost = ", at half the FLOPs," if best else ""
-    return f"{task} ({source}): {'; '.join(scores).replace(' scores', f'{cost} scores', 1)}."
+    return f"{task} ({source}): {'; '.join(scores)}."
